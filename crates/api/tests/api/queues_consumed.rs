@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use engine::Engine;
 use serde_json::Value as Json;
 
 use crate::queues::publish;
@@ -130,34 +129,15 @@ async fn many_are_acknowledged_at_once() {
     server.check("POST /v1/queues/mail/other/ack", &elsewhere, 200, &stale).await;
 }
 
-/// Two jobs in each of two queues.
-async fn publish_high_and_low(server: &Server) {
+#[tokio::test]
+async fn later_queues_fill_up_what_is_left_of_max() {
+    let server = Server::start().await;
     for queue in ["low", "high"] {
         for n in 0..2 {
             let call = format!("POST /v1/queues/mail/{queue}/jobs");
             server.check(&call, &format!(r#"{{"payload":"{queue}{n}"}}"#), 201, "{}").await;
         }
     }
-}
-
-#[tokio::test]
-async fn earlier_queues_are_served_first() {
-    let server = Server::start().await;
-    publish_high_and_low(&server).await;
-    let mut found = Vec::new();
-    loop {
-        let answer = server.check("POST /v1/queues/mail/high,low/consume", "", 200, "{}").await;
-        let Some(job) = answer["jobs"].get(0) else { break };
-        assert!(job["payload"].as_str().expect("text").starts_with(job["queue"].as_str().expect("text")));
-        found.push(job["payload"].as_str().expect("text").to_owned());
-    }
-    assert_eq!(found, ["high0", "high1", "low0", "low1"]);
-}
-
-#[tokio::test]
-async fn later_queues_fill_up_what_is_left_of_max() {
-    let server = Server::start().await;
-    publish_high_and_low(&server).await;
     for expect in [&["high0", "high1", "low0"][..], &["low1"], &[]] {
         let answer = server.check("POST /v1/queues/mail/high,low/consume", r#"{"max":3}"#, 200, "{}").await;
         let jobs = answer["jobs"].as_array().expect("jobs").iter();
@@ -180,19 +160,6 @@ async fn a_consumer_waits_for_the_first_job() {
         let (answer, id) = futures_util::future::join(waiting, publishing).await;
         assert_eq!(answer["jobs"][0]["id"], id.as_str());
     }
-}
-
-#[tokio::test]
-async fn a_stopping_server_sends_waiting_consumers_home() {
-    let server = Server::start().await;
-    let call = format!("POST {Q}/consume");
-    let waiting = server.check(&call, r#"{"wait":"5m"}"#, 200, r#"{"jobs":[]}"#);
-    let stopping = async {
-        // Figures are answered behind the question of the consumer.
-        server.get(Q).await;
-        Engine::stop(&server.engine).await;
-    };
-    futures_util::future::join(waiting, stopping).await;
 }
 
 #[tokio::test]

@@ -10,35 +10,15 @@ pub(crate) mod rig;
 mod several;
 mod stats;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use base::{Clock, Timestamp};
 use engine::queries::LOOKED_AT_MAX;
-use engine::queues::{
-    Dead, Due, JobChange, JobRef, JobState, NewJob, OnConflict, Payload, QueueName, Recurs, Retry, Want,
-};
+use engine::queues::{Dead, Due, JobChange, JobRef, JobState, NewJob, QueueName, Recurs, Retry, Want};
 use engine::records;
 use records::{QueueOrder, QueueSettings};
 use rig::{NOON, Rig, SECOND, job, later, orders, text, want};
-
-#[tokio::test]
-async fn jobs_come_in_their_time_and_are_done_when_acknowledged() {
-    let rig = Rig::start().await;
-    rig.publish(later("\"late\"", 5 * SECOND)).await;
-    rig.publish(job("1")).await;
-    rig.publish(job("2")).await;
-    assert_eq!(rig.counts().await, [1, 2, 0, 0]);
-    let taken = rig.consume(10).await;
-    assert_eq!(taken.iter().map(|(payload, ..)| &**payload).collect::<Vec<_>>(), ["1", "2"]);
-    assert_eq!(rig.counts().await, [1, 0, 2, 0]);
-    let held: Vec<_> = taken.iter().map(|(_, held, _)| *held).collect();
-    let acked = rig.queues().ack(&orders(), vec![held[0], held[0], held[1]]).await.expect("asked");
-    assert_eq!((acked.acked, acked.stale), (2, vec![1]));
-    rig.pass(5 * SECOND);
-    assert_eq!(rig.payloads(1).await, ["\"late\""]);
-}
 
 #[tokio::test]
 async fn a_queue_says_how_fast_jobs_go_through_it() {
@@ -56,25 +36,6 @@ async fn a_queue_says_how_fast_jobs_go_through_it() {
     assert_eq!((published, consumed, acked), (3.0, 2.0, 1.0), "{found:?}");
     rig.pass(120 * SECOND);
     assert!(rates().await.is_zero());
-}
-
-#[tokio::test]
-async fn reservations_attempts_and_pauses_survive_a_restart() {
-    let rig = Rig::start().await;
-    rig.publish(NewJob { tries: 3, ..job("1") }).await;
-    rig.publish(job("2")).await;
-    let (_, held, attempt) = rig.consume(1).await.remove(0);
-    assert_eq!(attempt, 1);
-    rig.queues().pause(&orders(), true).await.expect("paused");
-    rig.restart().await;
-    assert_eq!(rig.counts().await, [0, 1, 1, 0]);
-    assert!(rig.payloads(1).await.is_empty(), "it is paused");
-    rig.pass(Duration::from_millis(1));
-    rig.queues().release(&orders(), held, Retry::default()).await.expect("it still holds");
-    rig.queues().pause(&orders(), false).await.expect("goes on");
-    let taken = rig.consume(2).await;
-    let attempts: Vec<_> = taken.iter().map(|(payload, _, attempt)| (&**payload, *attempt)).collect();
-    assert_eq!(attempts, [("2", 1), ("1", 2)]);
 }
 
 #[tokio::test]
@@ -107,51 +68,6 @@ async fn the_last_try_leaves_a_dead_letter_that_can_be_respawned() {
 }
 
 #[tokio::test]
-async fn an_alias_is_rejected_kept_or_replaced() {
-    let rig = Rig::start().await;
-    let named = |text, on_conflict| NewJob { alias: Some("a".into()), on_conflict, ..job(text) };
-    let first = rig.publish(named("1", OnConflict::Reject)).await;
-    let refused = rig.queues().publish(&orders(), vec![job("x"), named("2", OnConflict::Reject)], None).await;
-    assert_eq!(refused.expect_err("it is held").code, "alias_taken");
-    assert_eq!(rig.counts().await, [0, 1, 0, 0], "all or none");
-    assert_eq!(rig.publish(named("3", OnConflict::Keep)).await, first);
-    assert_eq!(rig.publish(named("4", OnConflict::Replace)).await, first);
-    let (payload, held, _) = rig.consume(1).await.remove(0);
-    assert_eq!(payload, "4");
-    let successor = rig.publish(named("5", OnConflict::Replace)).await;
-    assert_ne!(successor, first);
-    rig.queues().ack(&orders(), vec![held]).await.expect("asked");
-    assert_eq!(rig.payloads(5).await, ["5"]);
-    let twice = vec![named("6", OnConflict::Keep), named("7", OnConflict::Keep)];
-    let refused = rig.queues().publish(&orders(), twice, None).await;
-    assert_eq!(refused.expect_err("twice").code, "alias_repeated");
-}
-
-#[tokio::test]
-async fn what_waits_can_be_looked_at_changed_and_cancelled() {
-    let rig = Rig::start().await;
-    let id = rig.publish(later("1", 60 * SECOND)).await;
-    let seen = rig.queues().job(&orders(), JobRef::Id(id)).await.expect("it is there");
-    assert_eq!((seen.state, text(&seen.payload)), (JobState::Scheduled, "1".to_owned()));
-    let change = JobChange {
-        payload: Some(Payload::Bytes(Arc::from(*b"\x07"))),
-        due: Some(Due::After(Duration::ZERO)),
-    };
-    let seen = rig.queues().change(&orders(), JobRef::Id(id), change.clone()).await.expect("it waits");
-    assert_eq!((seen.state, text(&seen.payload)), (JobState::Ready, "[7]".to_owned()));
-    let all = (10, LOOKED_AT_MAX);
-    let listed = rig.queues().jobs(&orders(), Some(JobState::Ready), None, all).await.expect("listed");
-    assert_eq!((listed.found.len(), listed.found[0].id, listed.next), (1, id, None));
-    let (_, held, _) = rig.consume(1).await.remove(0);
-    let refused = rig.queues().change(&orders(), JobRef::Id(id), change).await;
-    assert_eq!(refused.expect_err("reserved").code, "job_reserved");
-    rig.queues().cancel(&orders(), JobRef::Id(id)).await.expect("wherever it stands");
-    let stale = rig.queues().extend(&orders(), held, SECOND).await;
-    assert_eq!(stale.expect_err("it is gone").code, "stale_reservation");
-    assert_eq!(rig.queues().job(&orders(), JobRef::Id(id)).await.expect_err("gone").code, "unknown_job");
-}
-
-#[tokio::test]
 async fn a_recurring_job_is_worth_doing_as_long_after_another_time() {
     let rig = Rig::start().await;
     let recurs = Some(Recurs::Every { interval: 60 * SECOND, executions: None });
@@ -161,46 +77,6 @@ async fn a_recurring_job_is_worth_doing_as_long_after_another_time() {
     assert_eq!(seen.expires_at, Some(Timestamp(NOON + 130_000)));
     rig.pass(120 * SECOND);
     assert_eq!(rig.payloads(1).await, ["1"]);
-}
-
-#[tokio::test]
-async fn a_consumer_that_waits_is_given_the_job_that_comes() {
-    let rig = Rig::start().await;
-    let queues = rig.queues();
-    let waiting = tokio::spawn(async move {
-        let want = Want { wait: 60 * SECOND, ..want(1) };
-        let (jobs, hand_over) = queues.consume(&[orders()], want).await.expect("asked");
-        hand_over.done();
-        jobs.into_iter().map(|job| text(&job.payload)).collect::<Vec<_>>()
-    });
-    let queues = rig.queues();
-    let urgent = QueueName::new("shop", "urgent").expect("a name");
-    let both = [urgent.clone(), QueueName::new("shop", "slow").expect("a name")];
-    let of_two = tokio::spawn(async move {
-        let want = Want { wait: 60 * SECOND, ..want(1) };
-        let (jobs, hand_over) = queues.consume(&both, want).await.expect("asked");
-        hand_over.done();
-        jobs.into_iter().map(|job| (job.queue, text(&job.payload))).collect::<Vec<_>>()
-    });
-    tokio::task::yield_now().await;
-    rig.publish(job("1")).await;
-    rig.queues().publish(&urgent, vec![job("2")], None).await.expect("published");
-    assert_eq!(waiting.await.expect("ends"), ["1"]);
-    assert_eq!(of_two.await.expect("ends"), [(0, "2".to_owned())]);
-}
-
-#[tokio::test]
-async fn leases_that_do_not_reach_their_consumer_are_returned_uncounted() {
-    let rig = Rig::start().await;
-    rig.publish(job("1")).await;
-    rig.publish(job("2")).await;
-    let (jobs, hand_over) = rig.queues().consume(&[orders()], want(1)).await.expect("asked");
-    assert_eq!(jobs.len(), 1);
-    rig.pass(SECOND);
-    drop(hand_over);
-    let taken = rig.consume(2).await;
-    let taken: Vec<_> = taken.iter().map(|(payload, _, attempt)| (&**payload, *attempt)).collect();
-    assert_eq!(taken, [("1", 1), ("2", 1)], "as if it had not been leased");
 }
 
 #[tokio::test]
@@ -214,19 +90,6 @@ async fn leases_that_do_not_reach_their_consumer_cost_no_part_of_a_rate() {
     assert_eq!(jobs.len(), 1);
     drop(hand_over);
     assert_eq!(rig.payloads(2).await, ["1"], "again, and at once");
-}
-
-#[tokio::test]
-async fn a_stop_sends_waiting_consumers_home_with_nothing() {
-    let rig = Rig::start().await;
-    let queues = rig.queues();
-    let waiting = tokio::spawn(async move {
-        let want = Want { wait: 600 * SECOND, ..want(1) };
-        queues.consume(&[orders()], want).await.map(|(jobs, _)| jobs.len())
-    });
-    tokio::task::yield_now().await;
-    rig.restart().await;
-    assert_eq!(waiting.await.expect("ends"), Ok(0));
 }
 
 #[tokio::test]
@@ -334,19 +197,6 @@ async fn a_deleted_queue_is_gone_at_once_and_its_jobs_soon() {
     rig.restart().await;
     rig.pass(61 * SECOND);
     assert!(rig.payloads(5).await.is_empty(), "nothing of the old queue comes again");
-}
-
-#[tokio::test]
-async fn what_is_not_done_in_time_expires() {
-    let rig = Rig::start().await;
-    rig.publish(NewJob { ttl: Some(5 * SECOND), alias: Some("a".into()), ..job("1") }).await;
-    let never = NewJob { ttl: Some(5 * SECOND), ..later("2", 6 * SECOND) };
-    let refused = rig.queues().publish(&orders(), vec![never], None).await;
-    assert_eq!(refused.expect_err("it would never run").code, "invalid_ttl");
-    rig.pass(5 * SECOND);
-    assert_eq!(rig.counts().await, [0; 4]);
-    rig.publish(NewJob { alias: Some("a".into()), ..job("3") }).await;
-    assert_eq!(rig.payloads(5).await, ["3"]);
 }
 
 #[tokio::test]

@@ -8,23 +8,6 @@ use engine::records::{AnswerKey, QueueSettings};
 use super::rig::{Rig, SECOND, job, orders};
 
 #[tokio::test]
-async fn a_repeat_is_answered_with_what_the_first_made() {
-    let rig = Rig::start().await;
-    let once = Some(IdempotencyKey { key: AnswerKey(5), body: 6 });
-    let first = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("published");
-    let again = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("repeated");
-    rig.restart().await;
-    let later = rig.queues().publish(&orders(), vec![job("1")], once).await.expect("repeated");
-    assert_eq!((&again, &later, rig.counts().await), (&first, &first, [0, 1, 0, 0]));
-    let other = Some(IdempotencyKey { key: AnswerKey(5), body: 7 });
-    let refused = rig.queues().publish(&orders(), vec![job("2")], other).await;
-    assert_eq!(refused.expect_err("another body").code, "idempotency_key_reused");
-    rig.pass(24 * 3_600 * SECOND);
-    let anew = rig.queues().publish(&orders(), vec![job("2")], other).await.expect("forgotten by now");
-    assert_ne!(anew, first);
-}
-
-#[tokio::test]
 async fn the_newest_call_of_a_source_is_known_for_months() {
     const DAY: Duration = Duration::from_secs(24 * 3_600);
     let rig = Rig::start().await;

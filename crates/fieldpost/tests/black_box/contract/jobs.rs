@@ -216,17 +216,24 @@ async fn numbers_and_bytes_come_back_as_they_were_given_after_a_kill() {
             r#""payload":{"b": 1.50, "a":[1E+2, 12345678901234567890123]}"#,
             r#""payload":{"b":1.50,"a":[1E+2,12345678901234567890123]}"#,
         ),
-        (r#""payload":"\u00e9  é""#, r#""payload":"\u00e9  é""#),
+        (r#""payload": [1e300, -0]"#, r#""payload":[1e300,-0]"#),
+        (r#""payload":"\u00e9  é \\\" b""#, r#""payload":"\u00e9  é \\\" b""#),
+        (r#""payload":{"a":1,"a":2}"#, r#""payload":{"a":1,"a":2}"#),
+        (r#""payload":null"#, r#""payload":null"#),
         (r#""payload_base64":"AP8=""#, r#""payload_base64":"AP8=""#),
+        (r#""payload_base64":"""#, r#""payload_base64":"""#),
     ];
     for (given, _) in payloads {
         let answer = rig.json("POST", &format!("{Q}/jobs"), &format!("{{{given}}}")).await;
         assert_eq!(answer.status, 201, "{answer:?}");
     }
     rig.restart().await;
-    let consumed = rig.json("POST", &format!("{Q}/consume"), r#"{"max":3}"#).await;
+    let listed = rig.json("GET", &format!("{Q}/jobs"), "").await;
+    let consumed = rig.json("POST", &format!("{Q}/consume"), r#"{"max":10}"#).await;
     for (_, shown) in payloads {
-        assert!(consumed.body.contains(shown), "{shown} is not in {}", consumed.body);
+        for body in [&listed.body, &consumed.body] {
+            assert!(body.contains(&format!("{shown},")), "{shown} is not in {body}");
+        }
     }
 }
 
