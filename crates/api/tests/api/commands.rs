@@ -219,18 +219,6 @@ async fn a_device_polls_for_its_commands_and_answers() {
 }
 
 #[tokio::test]
-async fn a_poll_waits_for_the_next_command() {
-    let server = with_locks().await;
-    let path = "/v1/devices/0xA/poll?wait=60s";
-    let both = async { tokio::join!(server.get(path), send(&server, r#"{"payload":1}"#)) };
-    let (polled, id) = timeout(PATIENCE, both).await.expect("it is told");
-    assert_eq!(polled["message_id"], id);
-    let began = tokio::time::Instant::now();
-    server.check("GET /v1/devices/0xB/poll?wait=20ms", "", 204, "").await;
-    assert!(began.elapsed() >= Duration::from_millis(20));
-}
-
-#[tokio::test]
 async fn a_caller_waits_for_the_end_of_a_command() {
     let server = with_locks().await;
     let call = format!("{SEND}?wait=60s");
@@ -296,35 +284,6 @@ async fn an_answer_after_the_end_is_kept_beside_it() {
     let expect = r#"{"status":"cancelled","late":{"ok":true,"at":"*","result":{"door":"open"}}}"#;
     let shown = server.check(&format!("GET /v1/commands/{id}"), "", 200, expect).await;
     assert!(shown["result"].is_null(), "{shown}");
-}
-
-#[tokio::test]
-async fn a_newer_command_with_the_same_key_takes_the_place_of_one_that_waits() {
-    let server = with_locks().await;
-    let older = send(&server, r#"{"payload":1,"key":"door"}"#).await;
-    let newer = send(&server, r#"{"payload":2,"key":"door"}"#).await;
-    server.check(&format!("GET /v1/commands/{older}"), "", 200, r#"{"status":"superseded"}"#).await;
-    let given = format!(r#"{{"message_id":"{newer}"}}"#);
-    server.check("GET /v1/devices/0xA/poll", "", 200, &given).await;
-    server.check(&format!("POST /v1/commands/{older}/retry"), "", 409, "not_retryable").await;
-}
-
-#[tokio::test]
-async fn devices_with_waiting_commands_are_listed() {
-    let server = with_locks().await;
-    send(&server, r#"{"payload":1}"#).await;
-    for (query, expect) in [
-        ("waiting=true", &["0xA"][..]),
-        ("waiting=false", &["0xB"]),
-        ("connected=true", &[]),
-        ("connected=false", &["0xA", "0xB"]),
-        ("connected=false&waiting=true", &["0xA"]),
-    ] {
-        assert_eq!(listed(&server, &format!("/v1/devices?{query}")).await, expect, "{query}");
-    }
-    for query in ["waiting=1", "connected=yes", "connected="] {
-        server.check(&format!("GET /v1/devices?{query}"), "", 422, "invalid_parameter").await;
-    }
 }
 
 #[tokio::test]

@@ -138,20 +138,6 @@ async fn a_delivery_has_both_halves() {
 }
 
 #[tokio::test]
-async fn a_delivered_notification_goes_out_again_under_a_new_id() {
-    let server = linked().await;
-    server.report("a", 1).await;
-    let first = only_delivery(&server).await["id"].as_str().expect("an id").to_owned();
-    let due = server.lease_all().await.remove(0);
-    server.end(&due, ok(200)).await;
-    server.check(&format!("POST /v1/deliveries/{first}/retry"), "", 202, "").await;
-    let expect = format!(
-        r#"{{"items":[{{"id":"*","status":"pending","resend_of":"{first}"}},{{"id":"{first}","status":"delivered"}}]}}"#
-    );
-    server.check("GET /v1/deliveries", "", 200, &expect).await;
-}
-
-#[tokio::test]
 async fn deliveries_are_found_by_client_device_and_status() {
     let server = linked().await;
     server.add_device("b").await;

@@ -3,8 +3,7 @@
 
 use axum::Router;
 use axum::routing::get;
-use engine::records::AttemptError;
-use engine::{Answer as Answered, Engine};
+use engine::Engine;
 
 use crate::rig::{Server, request};
 
@@ -242,21 +241,6 @@ async fn a_full_registry_refuses() {
     }
     server.add_client("another").await;
     server.check("PUT /v1/devices/d0/clients/another", "", 409, "too_many_links").await;
-}
-
-#[tokio::test]
-async fn only_the_newest_notification_is_sent_again() {
-    let server = Server::start().await;
-    server.add_device("a").await;
-    server.add_client("c").await;
-    server.link("a", "c").await;
-    server.report("a", 1).await;
-    let due = server.lease_all().await.remove(0);
-    server.end(&due, Answered::Error(AttemptError::TimedOut)).await;
-    server.report("a", 0).await;
-    let list = server.get("/v1/deliveries?status=superseded").await;
-    let older = list["items"][0]["id"].as_str().expect("an id").to_owned();
-    server.check(&format!("POST /v1/deliveries/{older}/retry"), "", 409, "superseded").await;
 }
 
 #[tokio::test]

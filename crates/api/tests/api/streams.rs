@@ -1,18 +1,10 @@
 //! Streams over HTTP: every answer is held against the document.
 
-use axum::body::Body;
-use axum::http::Request;
 use serde_json::{Value as Json, json};
 
-use crate::rig::{Answer, Server, names};
+use crate::rig::{Server, names};
 
 const S: &str = "/v1/streams/shop/orders";
-
-async fn lines(server: &Server, body: &str) -> Answer {
-    let request =
-        Request::post(format!("{S}/messages")).header("content-type", "application/x-ndjson; charset=utf-8");
-    server.send(request.body(Body::from(body.to_owned())).expect("a request")).await
-}
 
 async fn payloads(server: &Server, parameters: &str) -> Vec<Json> {
     let page = server.get(&format!("{S}/messages{parameters}")).await;
@@ -39,20 +31,6 @@ async fn a_message_comes_back_as_it_was_appended() {
     let bytes = server.get(&format!("{S}/messages/3")).await;
     assert_eq!(names(&bytes), ["external_id", "id", "payload_base64", "segment", "source", "ts"]);
     assert_eq!(payloads(&server, "?after=1&limit=1").await, [json!(2)]);
-}
-
-#[tokio::test]
-async fn lines_are_taken_or_refused_by_themselves() {
-    let server = Server::start().await;
-    let body = "{\"payload\":1}\n\n7\n{\"payload\":2,\"hue\":1}\n{\"payload\":3}";
-    let answer = lines(&server, body).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
-    let json = answer.json();
-    let counts = json!([json["appended"], json["duplicates"], json["rejected_count"], json["last_id"]]);
-    assert_eq!(counts, json!([2, 0, 2, "2"]));
-    assert_eq!(json!([json["rejected"][0]["line"], json["rejected"][1]["line"]]), json!([3, 4]));
-    assert_eq!(payloads(&server, "").await, [json!(1), json!(3)]);
-    assert_eq!(lines(&server, "").await.json()["last_id"], Json::Null);
 }
 
 #[tokio::test]
@@ -83,18 +61,6 @@ async fn a_stream_is_shown_set_listed_and_deleted() {
             ("GET /v1/streams/a/b/messages/2", "", 404, "unknown_message"),
         ])
         .await;
-}
-
-#[tokio::test]
-async fn a_waiting_reader_is_answered_by_an_append() {
-    let server = Server::start().await;
-    server.check(&format!("POST {S}/messages"), r#"{"payload":1}"#, 201, "{}").await;
-    let path = format!("{S}/messages?after=1&wait=60s");
-    let append = format!("POST {S}/messages");
-    let (page, _) = tokio::join!(server.get(&path), server.call(&append, r#"{"payload":2}"#));
-    assert_eq!(json!([page["items"][0]["payload"], page["next_after"]]), json!([2, "2"]), "{page}");
-    let empty = server.get(&format!("{S}/messages?after=2&wait=1ms")).await;
-    assert_eq!(empty, json!({"items": [], "next_after": "2", "skipped": 0}));
 }
 
 #[tokio::test]

@@ -7,7 +7,6 @@ mod held_store;
 mod http_pages;
 mod http_reports;
 mod http_slow_readers;
-mod mqtt_clients;
 mod mqtt_commands;
 mod mqtt_endings;
 mod mqtt_logins;

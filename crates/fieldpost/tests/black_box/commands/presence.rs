@@ -73,8 +73,13 @@ async fn devices_are_listed_by_who_is_there_and_who_waits() {
         ("waiting=true", json!(["0xB"])),
         ("waiting=false", json!(["0xA"])),
         ("connected=true&waiting=true", json!([])),
+        ("connected=false&waiting=true", json!(["0xB"])),
     ] {
         assert_eq!(json!(ids(&rig, query).await), expect, "{query}");
+    }
+    for query in ["waiting=1", "connected=yes", "connected="] {
+        let refused = rig.json("GET", &format!("/v1/devices?{query}"), "").await;
+        assert_eq!((refused.status, refused.text("code")), (422, "invalid_parameter".to_owned()), "{query}");
     }
     device.vanish().await;
     is_connected(&rig, "0xA", false).await;

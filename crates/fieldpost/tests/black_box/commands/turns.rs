@@ -47,6 +47,8 @@ async fn a_newer_command_takes_the_place_of_one_that_waits() {
     let (first, second) = (send(&rig, "0xA", &keyed(1)).await, send(&rig, "0xA", &keyed(2)).await);
     let elsewhere = send(&rig, "0xB", &keyed(3)).await;
     stands(&rig, &first, "superseded").await;
+    let retried = rig.json("POST", &format!("/v1/commands/{first}/retry"), "").await;
+    assert_eq!((retried.status, retried.text("code")), (409, "not_retryable".to_owned()));
     let mut device = Device::ready(&rig, Version::Old, "0xA").await;
     device.gets(&second).await;
     let third = send(&rig, "0xA", &keyed(4)).await;

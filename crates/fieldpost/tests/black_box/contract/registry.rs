@@ -137,7 +137,7 @@ async fn a_rotated_secret_is_shown_once_and_a_key_repeats_its_answer() {
 #[tokio::test]
 async fn devices_are_found_by_what_they_are() {
     let rig = Rig::start(&[]).await;
-    rig.device(&json!({"id": "b", "labels": {"site": "12", "floor": "1"}})).await;
+    rig.device(&json!({"id": "b", "labels": {"site": "12", "floor.no": "1"}})).await;
     rig.device(&json!({"id": "a", "kind": "meter", "labels": {"site": "12"}})).await;
     rig.device(&json!({"id": "C"})).await;
     rig.report("C", 1).await;
@@ -145,8 +145,11 @@ async fn devices_are_found_by_what_they_are() {
         ("", vec!["C", "a", "b"]),
         ("?kind=meter", vec!["a"]),
         ("?label.site=12", vec!["a", "b"]),
-        ("?label.site=12&label.floor=1", vec!["b"]),
+        ("?label.site=12&label.floor.no=1", vec!["b"]),
+        ("?label.site=12&label.site=1", vec![]),
         ("?label.site=1", vec![]),
+        ("?label.site=", vec![]),
+        ("?label.none=1", vec![]),
         ("?connection=online", vec!["C"]),
         ("?connection=never_seen&kind=lock", vec!["b"]),
         ("?connection=lost", vec![]),
