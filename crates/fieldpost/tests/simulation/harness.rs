@@ -21,6 +21,7 @@ pub(crate) mod node;
 pub(crate) mod one_partition;
 pub(crate) mod port;
 pub(crate) mod process;
+mod processors;
 mod rest;
 pub(crate) mod run;
 pub(crate) mod schedule;

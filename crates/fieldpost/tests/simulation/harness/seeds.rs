@@ -12,14 +12,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::counts::Counted;
 use super::fault_injection::InjectedFault;
 use super::machine::StorageKind;
+use super::processors::{self, Processor};
 use super::run::{self, Seen};
 use super::shrinking;
 use super::trace::Trace;
 use super::violation::{Invariant, Violation};
 use super::workload::{Plan, Workload};
 
-/// Threads that share the seeds of CI.
-const THREADS: usize = 2;
 /// How often a long run says how far it is.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 /// Numbers of a plan that are to be others than its seed says: `SIM_WITH="steps=40 crash=0"`.
@@ -220,7 +219,9 @@ impl<W: Workload> Runs<W> {
     fn run_rest(&self, seeds: &Seeds, mut seen: impl FnMut(&Seen<W>)) -> Result<u64, String> {
         let with = variable(WITH).unwrap_or_default();
         let (mut runs, mut said) = (0, Instant::now());
-        while let Some(seed) = seeds.take() {
+        loop {
+            let _processor = Processor::take();
+            let Some(seed) = seeds.take() else { return Ok(runs) };
             let ended = self.run_one(seed, &with).inspect_err(|_| seeds.found.store(true, Ordering::Relaxed));
             seen(&ended?);
             runs += 1;
@@ -229,7 +230,6 @@ impl<W: Workload> Runs<W> {
                 said = Instant::now();
             }
         }
-        Ok(runs)
     }
 
     /// Runs all that is asked for, on several threads. The first that breaks a promise ends it.
@@ -240,9 +240,7 @@ impl<W: Workload> Runs<W> {
             self.run_rest(seeds, |one| seen.add(one)).map(|runs| (seen, runs))
         };
         thread::scope(|scope| {
-            let all_cores = thread::available_parallelism().map_or(THREADS, usize::from);
-            let count = if seeds.until.is_some() { all_cores } else { THREADS };
-            let threads: Vec<_> = (0..count).map(|_| scope.spawn(part)).collect();
+            let threads: Vec<_> = (0..processors::count()).map(|_| scope.spawn(part)).collect();
             for thread in threads {
                 match thread.join() {
                     Ok(Ok((seen, of_thread))) => {
