@@ -164,7 +164,7 @@ fn park(folder: &Path, jobs: usize) -> Result<(), Failure> {
     while parked < jobs {
         for partition in &mut partitions {
             let now = clock.now();
-            let mut ops = Vec::with_capacity(2 * BATCH + 2);
+            let mut ops = Vec::with_capacity(BATCH + 2);
             if parked == 0 {
                 let queue = Queue {
                     key: QUEUE,
@@ -177,9 +177,8 @@ fn park(folder: &Path, jobs: usize) -> Result<(), Failure> {
                 ops.push(Op::PutQueue(Box::new(queue)));
             }
             for _ in 0..BATCH {
-                let head = partition.job(now, &mut random);
-                ops.push(Op::PutJobBody(head.id, Arc::from(BODY)));
-                ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking: Parking::Time, body: None })));
+                let (head, body) = (partition.job(now, &mut random), Some(Arc::from(BODY)));
+                ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking: Parking::Time, body })));
             }
             let counts = QueueCounts { parked_scheduled: partition.head.next_job, ..QueueCounts::default() };
             ops.push(Op::PutQueueCounts(QUEUE, counts));
@@ -251,8 +250,12 @@ fn done(store: &Arc<EmbeddedStore>, partition: &mut Publishing, jobs: &[ParkedJo
     let running = Running::start(Arc::clone(store), Arc::clone(&clock))?;
     let (written, began) = (written_bytes()?, Instant::now());
     for jobs in jobs.chunks(BATCH) {
-        let read_in =
-            |job: &ParkedJob| [Op::UnparkJob(Box::new(job.key())), Op::PutJob(Box::new(job.head.clone()))];
+        let read_in = |job: &ParkedJob| {
+            let id = job.head.id;
+            let body = job.body.iter().map(move |body| Op::PutJobBody(id, Arc::clone(body)));
+            let rows = [Op::UnparkJob(Box::new(job.key())), Op::PutJob(Box::new(job.head.clone()))];
+            rows.into_iter().chain(body).collect::<Vec<_>>()
+        };
         partition.give(store, clock.now(), jobs.iter().flat_map(read_in).collect())?;
         partition.give(store, clock.now(), jobs.iter().map(|job| Op::DeleteJob(job.head.id)).collect())?;
     }

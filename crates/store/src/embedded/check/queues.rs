@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use base::PartitionId;
 use base::hash::queue_partition;
 use records::{DeadJob, JobHead, JobId, ParkedJob, Parking, Queue, QueueCounts, QueueKey};
 
@@ -71,29 +72,38 @@ impl RowCheck<'_, '_> {
             known.found(job.queue)?;
             known.others.extend(job.successor.map(|successor| successor.id));
             match check.get(Table::ParkedJobs, partition, &key::job(job.id))? {
-                None => Ok(()),
+                None => check.carries(partition, job.id, false),
                 Some(_) => Err("it is parked too".to_owned()),
             }
         });
     }
 
     fn parked_jobs(&mut self, within: &CheckedPartition, known: &mut Known) {
-        self.indexed(within.partition, |_, job: &ParkedJob| {
+        self.indexed(within.partition, |check, job: &ParkedJob| {
             let found = known.found(job.head.queue)?;
             match job.parking {
                 Parking::Time => found.parked_scheduled += 1,
                 Parking::Worker | Parking::Head => found.parked_ready += 1,
             }
-            Ok(())
+            check.carries(within.partition, job.head.id, job.body.is_some())
         });
     }
 
+    /// What a job carries is in one place.
+    fn carries(&self, partition: PartitionId, job: JobId, with_it: bool) -> Result<(), Wrong> {
+        match (with_it, self.get(Table::JobBodies, partition, &key::job(job))?.is_some()) {
+            (true, true) => Err("what it carries is there twice".to_owned()),
+            (false, false) => Err("what it carries is missing".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
     fn dead_letters(&mut self, within: &CheckedPartition, known: &mut Known) {
-        self.indexed(within.partition, |_, dead: &DeadJob| {
+        self.indexed(within.partition, |check, dead: &DeadJob| {
             known.found(dead.queue)?.dead += 1;
             known.others.insert(dead.id);
             if dead.number < within.head.next_dead {
-                Ok(())
+                check.carries(within.partition, dead.id, false)
             } else {
                 Err(format!("no dead letter ever had number {}", dead.number))
             }

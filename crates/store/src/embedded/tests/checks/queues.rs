@@ -129,6 +129,9 @@ fn a_row_of_queues_that_is_missing_is_told_by_what_names_it() {
         (Table::Queues, key::queue(QUEUE), "there is no queue 1"),
         (Table::QueueCounts, key::queue(QUEUE), "it says QueueCounts { parked_scheduled: 0"),
         (Table::JobHeads, key::job(JobId([1; 16])), "nothing carries it"),
+        (Table::JobBodies, key::job(JobId([1; 16])), "what it carries is missing"),
+        (Table::JobBodies, key::job(time.id), "what it carries is missing"),
+        (Table::JobBodies, key::job(dead().id), "what it carries is missing"),
         (Table::ParkedJobs, key::job(time.id), "what it names is not in parked_jobs"),
         (
             Table::ParkedByTime,
@@ -165,10 +168,12 @@ fn a_row_of_queues_that_does_not_agree_is_told() {
     let elsewhere = Queue { key: QueueKey(2), ..queue() };
     let late = DeadJob { number: 2, ..dead() };
     let more = QueueCounts { dead: 2, ..counts() };
+    let twice = ParkedJob { body: Some(Arc::from(&b"{}"[..])), ..parked(2, Parking::Time) };
     let cases = [
         (Table::Queues, key::queue(QueueKey(2)), elsewhere.to_row(), "another queue has its name"),
         (Table::QueueCounts, key::queue(QUEUE), more.to_row(), "dead: 2"),
         (Table::JobHeads, key::job(JobId([2; 16])), job(2).to_row(), "it is parked too"),
+        (Table::ParkedJobs, key::job(twice.head.id), twice.to_row(), "what it carries is there twice"),
         (Table::ParkedAliases, key::alias(QUEUE, AliasKey(9)), vec![2; 16], "stands elsewhere"),
         (Table::ParkedAliases, key::alias(QUEUE, AliasKey(9)), vec![8; 16], "is not in parked_jobs"),
         (Table::Dead, key::dead(QUEUE, 2), late.to_row(), "no dead letter ever had number 2"),
