@@ -110,7 +110,7 @@ fn first_table_of_later(fixture: &Path) -> Option<&'static str> {
         Some("format-4") => Some("pick_terms"),
         Some("format-5") => Some("streams"),
         Some("format-6") => Some("gathered_reports"),
-        Some("format-7") => None,
+        Some("format-7" | "format-8") => None,
         _ => None,
     }
 }
