@@ -61,9 +61,10 @@
 //! - `SEED=17 cargo test -p fieldpost --test simulation many_lives_keep -- --nocapture`: one run
 //!   again, exactly; with `SIM_TRACE=1` every step is printed. `many_lives_of_queues` in its place:
 //!   one with queues; `many_lives_of_both`: one with both; `many_lives_of_commands`: one with
-//!   commands; `many_lives_of_campaigns`: one with tasks and campaigns; `many_lives_of_streams`:
-//!   one with streams; `many_lives_of_nodes`: one with several nodes; `many_lives_of_an_edge`: one
-//!   with an edge node whose reports come to a centre.
+//!   commands; `many_lives_of_the_registry`: one with notices and operations;
+//!   `many_lives_of_campaigns`: one with tasks and campaigns; `many_lives_of_streams`: one with
+//!   streams; `many_lives_of_nodes`: one with several nodes; `many_lives_of_an_edge`: one with an
+//!   edge node whose reports come to a centre.
 //! - `SEEDS=1000..2000` in place of `SEED`: many others.
 //! - `SIM_WITH="steps=40 crash=0"` besides: with numbers that are others than the seed says. Each
 //!   plan has its own, of which `knobs` tells; `resident_max=6` parks most jobs of queues.

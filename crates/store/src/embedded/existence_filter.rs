@@ -24,7 +24,7 @@ const GROWTH: usize = 2;
 /// What may be in the tables of one partition.
 #[derive(Debug)]
 pub(super) enum ExistenceFilter {
-    /// Of devices, the registry or campaigns.
+    /// Of devices, the registry, campaigns or streams.
     Devices(BloomFilter, LastCommand),
     /// Of queues.
     Marks(Marks),
