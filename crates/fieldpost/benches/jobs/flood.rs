@@ -41,13 +41,46 @@ struct Others {
     pubacks: Latency,
 }
 
+/// In which order the jobs come due.
+#[derive(Clone, Copy)]
+enum DueOrder {
+    /// About that in which they were published.
+    Published,
+    /// Another, so that jobs due one after the other lie far apart.
+    Shuffled,
+}
+
+impl DueOrder {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Published => "in_order",
+            Self::Shuffled => "shuffled",
+        }
+    }
+
+    /// The millisecond at which a job comes due, of those of [`SPREAD_MS`].
+    fn due_ms(self, number: u64) -> u64 {
+        match self {
+            Self::Published => number * SPREAD_MS / JOBS,
+            Self::Shuffled => number.wrapping_mul(7_919) % SPREAD_MS,
+        }
+    }
+}
+
 pub(super) async fn of_a_million(report: &mut Report) -> Result<(), Failure> {
-    let name = format!("flood_{JOBS}_due_in_1s_1queue");
+    for order in [DueOrder::Published, DueOrder::Shuffled] {
+        one(order, report).await?;
+    }
+    Ok(())
+}
+
+async fn one(order: DueOrder, report: &mut Report) -> Result<(), Failure> {
+    let name = format!("flood_{JOBS}_due_in_1s_{}_1queue", order.name());
     let server = Fieldpost::start().await?;
     let (rest, grpc) = (server.site.http.address().await, server.grpc()?);
     let mqtt = server.site.mqtt.address().await;
     let due = since_epoch()? + AHEAD;
-    lanes(0..PUBLISHERS, |lane| publish(rest, lane, due)).await?;
+    lanes(0..PUBLISHERS, |lane| publish(rest, lane, order, due)).await?;
     let left_to_wait = due.checked_sub(since_epoch()?).ok_or("they were due before all were published")?;
     let quiet = watch::Sender::new(false);
     let others = others(rest, mqtt, quiet.subscribe());
@@ -75,13 +108,13 @@ pub(super) async fn of_a_million(report: &mut Report) -> Result<(), Failure> {
     server.stop().await
 }
 
-async fn publish(address: SocketAddr, lane: u32, due: Duration) -> Result<(), Failure> {
+async fn publish(address: SocketAddr, lane: u32, order: DueOrder, due: Duration) -> Result<(), Failure> {
     let mut http = Http::open(address).await?;
     let calls = JOBS / IN_EACH_CALL / u64::from(PUBLISHERS);
     for call in 0..calls {
-        let first = (u64::from(lane) * calls + call) * IN_EACH_CALL;
+        let first = (call * u64::from(PUBLISHERS) + u64::from(lane)) * IN_EACH_CALL;
         let job = |number: u64| {
-            let at = due.as_millis() as u64 + number.wrapping_mul(7_919) % SPREAD_MS;
+            let at = due.as_millis() as u64 + order.due_ms(number);
             format!(r#"{{"payload":{PAYLOAD},"run_at":"{}"}}"#, Timestamp(at as i64))
         };
         let jobs: Vec<String> = (first..first + IN_EACH_CALL).map(job).collect();
