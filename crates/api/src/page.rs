@@ -155,15 +155,9 @@ pub(crate) enum Order {
     Descending,
 }
 
-impl Order {
-    pub(crate) const ALL: [Self; 2] = [Self::Ascending, Self::Descending];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ascending => "asc",
-            Self::Descending => "desc",
-        }
-    }
+base::names! {
+    /// Both orders.
+    pub(crate) Order: Ascending = "asc", Descending = "desc"
 }
 
 #[cfg(test)]

@@ -256,10 +256,12 @@ pub enum WayIn {
     Amqp,
 }
 
-impl WayIn {
+crate::names! {
     /// Every way, in the order of [`WayIn::index`].
-    pub const ALL: [Self; 3] = [Self::Mqtt, Self::Http, Self::Amqp];
+    pub WayIn: Mqtt = "mqtt", Http = "http", Amqp = "amqp"
+}
 
+impl WayIn {
     /// A dense index, from 0; part of the stored format.
     #[must_use]
     pub fn index(self) -> usize {
@@ -267,16 +269,6 @@ impl WayIn {
             Self::Mqtt => 0,
             Self::Http => 1,
             Self::Amqp => 2,
-        }
-    }
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mqtt => "mqtt",
-            Self::Http => "http",
-            Self::Amqp => "amqp",
         }
     }
 }

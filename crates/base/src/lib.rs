@@ -17,6 +17,7 @@ pub mod invariant;
 pub mod limits;
 pub mod log_limit;
 pub mod machine;
+mod names;
 pub mod problem;
 pub mod random;
 pub mod size;

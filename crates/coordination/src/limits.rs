@@ -35,18 +35,9 @@ pub enum LimitKind {
     Window,
 }
 
-impl LimitKind {
+base::names! {
     /// Every kind.
-    pub const ALL: [Self; 2] = [Self::Smooth, Self::Window];
-
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Smooth => "smooth",
-            Self::Window => "window",
-        }
-    }
+    pub LimitKind: Smooth = "smooth", Window = "window"
 }
 
 /// What a caller asks.

@@ -54,18 +54,9 @@ pub enum MissedSlots {
     CatchUp,
 }
 
-impl MissedSlots {
+base::names! {
     /// Every choice, in the order of their stored numbers.
-    pub const ALL: [Self; 2] = [Self::Skip, Self::CatchUp];
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Skip => "skip",
-            Self::CatchUp => "catch_up",
-        }
-    }
+    pub MissedSlots: Skip = "skip", CatchUp = "catch_up"
 }
 
 /// How far a campaign has come.

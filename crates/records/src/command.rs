@@ -288,40 +288,20 @@ pub enum CommandStatus {
     Cancelled,
 }
 
-impl CommandStatus {
+base::names! {
     /// Every status, in the order of their stored numbers.
-    pub const ALL: [Self; 8] = [
-        Self::Scheduled,
-        Self::Published,
-        Self::Running,
-        Self::Acknowledged,
-        Self::Failed,
-        Self::Expired,
-        Self::Superseded,
-        Self::Cancelled,
-    ];
+    pub CommandStatus: Scheduled = "scheduled", Published = "published", Running = "running",
+        Acknowledged = "acknowledged", Failed = "failed", Expired = "expired", Superseded = "superseded",
+        Cancelled = "cancelled"
+}
 
+impl CommandStatus {
     /// Whether nothing more comes of it by itself.
     #[must_use]
     pub fn has_ended(self) -> bool {
         match self {
             Self::Scheduled | Self::Published | Self::Running => false,
             Self::Acknowledged | Self::Failed | Self::Expired | Self::Superseded | Self::Cancelled => true,
-        }
-    }
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Published => "published",
-            Self::Running => "running",
-            Self::Acknowledged => "acknowledged",
-            Self::Failed => "failed",
-            Self::Expired => "expired",
-            Self::Superseded => "superseded",
-            Self::Cancelled => "cancelled",
         }
     }
 

@@ -67,17 +67,7 @@ pub enum WorkState {
     Stop,
 }
 
-impl WorkState {
+base::names! {
     /// Every state.
-    pub const ALL: [Self; 3] = [Self::Run, Self::Drain, Self::Stop];
-
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Drain => "drain",
-            Self::Stop => "stop",
-        }
-    }
+    pub WorkState: Run = "run", Drain = "drain", Stop = "stop"
 }

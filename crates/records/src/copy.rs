@@ -68,15 +68,9 @@ pub enum CopyDirection {
     From,
 }
 
-impl CopyDirection {
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::To => "to",
-            Self::From => "from",
-        }
-    }
+base::names! {
+    /// Both directions.
+    pub CopyDirection: To = "to", From = "from"
 }
 
 /// Where a copy begins in a stream at the other end.

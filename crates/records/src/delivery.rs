@@ -143,29 +143,19 @@ pub enum DeliveryStatus {
     Cancelled,
 }
 
-impl DeliveryStatus {
+base::names! {
     /// Every status.
-    pub const ALL: [Self; 5] =
-        [Self::Pending, Self::Delivered, Self::Failed, Self::Superseded, Self::Cancelled];
+    pub DeliveryStatus: Pending = "pending", Delivered = "delivered", Failed = "failed",
+        Superseded = "superseded", Cancelled = "cancelled"
+}
 
+impl DeliveryStatus {
     /// Whether nothing more comes of it by itself.
     #[must_use]
     pub fn has_ended(self) -> bool {
         match self {
             Self::Pending => false,
             Self::Delivered | Self::Failed | Self::Superseded | Self::Cancelled => true,
-        }
-    }
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-            Self::Superseded => "superseded",
-            Self::Cancelled => "cancelled",
         }
     }
 }
@@ -249,37 +239,10 @@ pub enum AttemptError {
     TlsNotSpoken,
 }
 
-impl AttemptError {
+base::names! {
     /// Every one, in the order of their stored numbers: new ones go to the end.
-    pub const ALL: [Self; 11] = [
-        Self::Interrupted,
-        Self::AddressRefused,
-        Self::NameUnresolved,
-        Self::ConnectFailed,
-        Self::TlsFailed,
-        Self::TimedOut,
-        Self::ConnectionBroken,
-        Self::TlsUntrusted,
-        Self::TlsExpired,
-        Self::TlsWrongName,
-        Self::TlsNotSpoken,
-    ];
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Interrupted => "interrupted",
-            Self::AddressRefused => "address_refused",
-            Self::NameUnresolved => "name_unresolved",
-            Self::ConnectFailed => "connect_failed",
-            Self::TlsFailed => "tls_failed",
-            Self::TimedOut => "timed_out",
-            Self::ConnectionBroken => "connection_broken",
-            Self::TlsUntrusted => "tls_untrusted",
-            Self::TlsExpired => "tls_expired",
-            Self::TlsWrongName => "tls_wrong_name",
-            Self::TlsNotSpoken => "tls_not_spoken",
-        }
-    }
+    pub AttemptError: Interrupted = "interrupted", AddressRefused = "address_refused",
+        NameUnresolved = "name_unresolved", ConnectFailed = "connect_failed", TlsFailed = "tls_failed",
+        TimedOut = "timed_out", ConnectionBroken = "connection_broken", TlsUntrusted = "tls_untrusted",
+        TlsExpired = "tls_expired", TlsWrongName = "tls_wrong_name", TlsNotSpoken = "tls_not_spoken"
 }

@@ -77,16 +77,9 @@ pub enum Connection {
     Lost,
 }
 
-impl Connection {
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NeverSeen => "never_seen",
-            Self::Online => "online",
-            Self::Lost => "lost",
-        }
-    }
+base::names! {
+    /// Every state.
+    pub Connection: NeverSeen = "never_seen", Online = "online", Lost = "lost"
 }
 
 /// What a device is like now, as far as it changes with an event. What every report moves is in

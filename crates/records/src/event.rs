@@ -16,21 +16,16 @@ pub enum EventKind {
     Restored,
 }
 
-impl EventKind {
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Changed => "device.changed",
-            Self::Lost => "device.lost",
-            Self::Restored => "device.restored",
-        }
-    }
+base::names! {
+    /// Every kind.
+    pub EventKind: Changed = "device.changed", Lost = "device.lost", Restored = "device.restored"
+}
 
+impl EventKind {
     /// The kind of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Changed, Self::Lost, Self::Restored].into_iter().find(|kind| kind.as_str() == name)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 

@@ -30,35 +30,13 @@ pub enum NoticeKind {
     DevicesLostTogether,
 }
 
-impl NoticeKind {
+base::names! {
     /// Every kind, in the order of their stored numbers.
-    pub const ALL: [Self; 9] = [
-        Self::ClientFailing,
-        Self::ClientDisabled,
-        Self::ClientRecovered,
-        Self::QueueBacklog,
-        Self::QueueDeadLetters,
-        Self::RolloutStopped,
-        Self::StorageLow,
-        Self::CertificateEnding,
-        Self::DevicesLostTogether,
-    ];
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClientFailing => "client.failing",
-            Self::ClientDisabled => "client.disabled",
-            Self::ClientRecovered => "client.recovered",
-            Self::QueueBacklog => "queue.backlog",
-            Self::QueueDeadLetters => "queue.dead_letters",
-            Self::RolloutStopped => "rollout.stopped",
-            Self::StorageLow => "storage.low",
-            Self::CertificateEnding => "certificate.ending",
-            Self::DevicesLostTogether => "devices.lost_together",
-        }
-    }
+    pub NoticeKind: ClientFailing = "client.failing", ClientDisabled = "client.disabled",
+        ClientRecovered = "client.recovered", QueueBacklog = "queue.backlog",
+        QueueDeadLetters = "queue.dead_letters", RolloutStopped = "rollout.stopped",
+        StorageLow = "storage.low", CertificateEnding = "certificate.ending",
+        DevicesLostTogether = "devices.lost_together"
 }
 
 /// Where a notice is kept, and the order of the feed.

@@ -61,43 +61,13 @@ pub enum OperationAction {
     DeleteDevice,
 }
 
-impl OperationAction {
+base::names! {
     /// Every action.
-    pub const ALL: [Self; 13] = [
-        Self::RespawnDead,
-        Self::DeleteDead,
-        Self::DeleteJob,
-        Self::RetryDelivery,
-        Self::ResendDelivery,
-        Self::ReplayQuarantined,
-        Self::DeleteQuarantined,
-        Self::CancelCommand,
-        Self::RetryCommand,
-        Self::LabelDevice,
-        Self::LinkDevice,
-        Self::UnlinkDevice,
-        Self::DeleteDevice,
-    ];
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RespawnDead => "dead.respawn",
-            Self::DeleteDead => "dead.delete",
-            Self::DeleteJob => "jobs.delete",
-            Self::RetryDelivery => "deliveries.retry",
-            Self::ResendDelivery => "deliveries.resend",
-            Self::ReplayQuarantined => "quarantine.replay",
-            Self::DeleteQuarantined => "quarantine.delete",
-            Self::CancelCommand => "commands.cancel",
-            Self::RetryCommand => "commands.retry",
-            Self::LabelDevice => "devices.label",
-            Self::LinkDevice => "devices.link",
-            Self::UnlinkDevice => "devices.unlink",
-            Self::DeleteDevice => "devices.delete",
-        }
-    }
+    pub OperationAction: RespawnDead = "dead.respawn", DeleteDead = "dead.delete", DeleteJob = "jobs.delete",
+        RetryDelivery = "deliveries.retry", ResendDelivery = "deliveries.resend",
+        ReplayQuarantined = "quarantine.replay", DeleteQuarantined = "quarantine.delete",
+        CancelCommand = "commands.cancel", RetryCommand = "commands.retry", LabelDevice = "devices.label",
+        LinkDevice = "devices.link", UnlinkDevice = "devices.unlink", DeleteDevice = "devices.delete"
 }
 
 /// How far an operation has come.
@@ -150,21 +120,12 @@ pub enum OperationStatus {
     Failed,
 }
 
-impl OperationStatus {
+base::names! {
     /// Every status.
-    pub const ALL: [Self; 4] = [Self::Running, Self::Done, Self::Cancelled, Self::Failed];
+    pub OperationStatus: Running = "running", Done = "done", Cancelled = "cancelled", Failed = "failed"
+}
 
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-            Self::Failed => "failed",
-        }
-    }
-
+impl OperationStatus {
     /// Whether it goes on no longer.
     #[must_use]
     pub fn has_ended(self) -> bool {

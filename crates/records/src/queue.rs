@@ -99,13 +99,7 @@ pub enum DeadReason {
     TimedOut,
 }
 
-impl DeadReason {
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::TimedOut => "timed_out",
-        }
-    }
+base::names! {
+    /// Every reason.
+    pub DeadReason: Released = "released", TimedOut = "timed_out"
 }

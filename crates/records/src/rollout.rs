@@ -230,26 +230,17 @@ pub enum RolloutStanding {
     Done,
 }
 
-impl RolloutStanding {
+base::names! {
     /// Every standing, in the order of their stored numbers.
-    pub const ALL: [Self; 5] = [Self::Running, Self::Paused, Self::Stopped, Self::Cancelled, Self::Done];
+    pub RolloutStanding: Running = "running", Paused = "paused", Stopped = "stopped", Cancelled = "cancelled",
+        Done = "done"
+}
 
+impl RolloutStanding {
     /// Whether nothing more is handed out, whatever anybody does.
     #[must_use]
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Cancelled | Self::Done)
-    }
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-            Self::Cancelled => "cancelled",
-            Self::Done => "done",
-        }
     }
 }
 
@@ -367,31 +358,18 @@ pub enum MemberStatus {
     Cancelled,
 }
 
-impl MemberStatus {
+base::names! {
     /// Every status, in the order of their stored numbers.
-    pub const ALL: [Self; 8] = [
-        Self::Waiting,
-        Self::Scheduled,
-        Self::Published,
-        Self::Acknowledged,
-        Self::Failed,
-        Self::Expired,
-        Self::Superseded,
-        Self::Cancelled,
-    ];
+    pub MemberStatus: Waiting = "waiting", Scheduled = "scheduled", Published = "published",
+        Acknowledged = "acknowledged", Failed = "failed", Expired = "expired", Superseded = "superseded",
+        Cancelled = "cancelled"
+}
 
+impl MemberStatus {
     /// Whether the device has ended.
     #[must_use]
     pub fn has_ended(self) -> bool {
         !matches!(self, Self::Waiting | Self::Scheduled | Self::Published)
-    }
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        // Where it is that of a command, it has that name.
-        let same = CommandStatus::ALL.into_iter().find(|status| Self::from(*status) == self);
-        same.map_or("waiting", CommandStatus::as_str)
     }
 
     /// The status of that name.

@@ -101,20 +101,9 @@ pub enum SaveMode {
     Memory,
 }
 
-impl SaveMode {
+base::names! {
     /// Every mode, in the order of their stored numbers.
-    pub const ALL: [Self; 4] = [Self::Sync, Self::Wait, Self::Periodic, Self::Memory];
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sync => "sync",
-            Self::Wait => "wait",
-            Self::Periodic => "periodic",
-            Self::Memory => "memory",
-        }
-    }
+    pub SaveMode: Sync = "sync", Wait = "wait", Periodic = "periodic", Memory = "memory"
 }
 
 /// When the open block is closed: by whichever bound it reaches first.
@@ -162,18 +151,9 @@ pub enum WhenFull {
     Reject,
 }
 
-impl WhenFull {
+base::names! {
     /// Every choice, in the order of their stored numbers.
-    pub const ALL: [Self; 2] = [Self::DropOldest, Self::Reject];
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::DropOldest => "drop_oldest",
-            Self::Reject => "reject",
-        }
-    }
+    pub WhenFull: DropOldest = "drop_oldest", Reject = "reject"
 }
 
 /// How far a stream has come. It speaks of durable messages only, but for `reserved`.

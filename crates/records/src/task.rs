@@ -73,20 +73,12 @@ pub enum PickClass {
     Ordinary,
 }
 
-impl PickClass {
+base::names! {
     /// Every class, the first to go first; in the order of their stored numbers.
-    pub const ALL: [Self; 3] = [Self::Large, Self::Enterprise, Self::Ordinary];
+    pub PickClass: Large = "large", Enterprise = "enterprise", Ordinary = "ordinary"
+}
 
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Large => "large",
-            Self::Enterprise => "enterprise",
-            Self::Ordinary => "ordinary",
-        }
-    }
-
+impl PickClass {
     /// The class of that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -174,19 +166,9 @@ pub enum TaskStanding {
     Cancelled,
 }
 
-impl TaskStanding {
+base::names! {
     /// Every standing, in the order of their stored numbers.
-    pub const ALL: [Self; 3] = [Self::Running, Self::Done, Self::Cancelled];
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-        }
-    }
+    pub TaskStanding: Running = "running", Done = "done", Cancelled = "cancelled"
 }
 
 /// Picks of a task, by what became of them.
@@ -312,21 +294,13 @@ pub enum PickOutcome {
     Cancelled,
 }
 
-impl PickOutcome {
+base::names! {
     /// Every outcome, in the order of their stored numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Answered, Self::Refused, Self::NotSent, Self::NoAnswer, Self::WentAway, Self::Cancelled];
+    pub PickOutcome: Answered = "answered", Refused = "failed", NotSent = "expired", NoAnswer = "expired",
+        WentAway = "expired", Cancelled = "expired"
+}
 
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::Refused => "failed",
-            Self::NotSent | Self::NoAnswer | Self::WentAway | Self::Cancelled => "expired",
-        }
-    }
-
+impl PickOutcome {
     /// Why it did not succeed, in the contract's words.
     #[must_use]
     pub fn reason(self) -> Option<&'static str> {

@@ -93,29 +93,9 @@ pub enum DisconnectReason {
     ProtocolError,
 }
 
-impl DisconnectReason {
+base::names! {
     /// Every reason, in the order of their stored numbers.
-    pub const ALL: [Self; 7] = [
-        Self::ClientDisconnect,
-        Self::ConnectionLost,
-        Self::KeepAlive,
-        Self::TakenOver,
-        Self::ServerStopped,
-        Self::Kicked,
-        Self::ProtocolError,
-    ];
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClientDisconnect => "client_disconnect",
-            Self::ConnectionLost => "connection_lost",
-            Self::KeepAlive => "keep_alive",
-            Self::TakenOver => "taken_over",
-            Self::ServerStopped => "server_stopped",
-            Self::Kicked => "kicked",
-            Self::ProtocolError => "protocol_error",
-        }
-    }
+    pub DisconnectReason: ClientDisconnect = "client_disconnect", ConnectionLost = "connection_lost",
+        KeepAlive = "keep_alive", TakenOver = "taken_over", ServerStopped = "server_stopped",
+        Kicked = "kicked", ProtocolError = "protocol_error"
 }

@@ -37,40 +37,12 @@ pub(crate) enum LiveTopic {
     Campaigns = 13,
 }
 
-impl LiveTopic {
-    pub(crate) const ALL: [Self; 13] = [
-        Self::Overview,
-        Self::Events,
-        Self::Deliveries,
-        Self::Commands,
-        Self::Timeline,
-        Self::Devices,
-        Self::Queues,
-        Self::Notices,
-        Self::Rollouts,
-        Self::Operations,
-        Self::Client,
-        Self::Tasks,
-        Self::Campaigns,
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Overview => "overview",
-            Self::Events => "events",
-            Self::Deliveries => "deliveries",
-            Self::Commands => "commands",
-            Self::Timeline => "timeline",
-            Self::Devices => "devices",
-            Self::Queues => "queues",
-            Self::Notices => "notices",
-            Self::Rollouts => "rollouts",
-            Self::Operations => "operations",
-            Self::Client => "client",
-            Self::Tasks => "tasks",
-            Self::Campaigns => "campaigns",
-        }
-    }
+base::names! {
+    /// Every topic.
+    pub(crate) LiveTopic: Overview = "overview", Events = "events", Deliveries = "deliveries",
+        Commands = "commands", Timeline = "timeline", Devices = "devices", Queues = "queues",
+        Notices = "notices", Rollouts = "rollouts", Operations = "operations", Client = "client",
+        Tasks = "tasks", Campaigns = "campaigns"
 }
 
 /// What a stream is asked for.

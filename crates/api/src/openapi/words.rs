@@ -236,7 +236,7 @@ pub(crate) fn receiver() -> Schema {
 }
 
 pub(crate) fn timeline_type() -> Schema {
-    let events = [EventKind::Changed, EventKind::Lost, EventKind::Restored].map(EventKind::as_str);
+    let events = EventKind::ALL.map(EventKind::as_str);
     let others = ["connected", "disconnected", "delivery.attempt", "link.added", "link.removed"];
     let deliveries = DeliveryStatus::ALL.into_iter().filter(|status| *status != DeliveryStatus::Pending);
     let (deliveries, commands) = (deliveries.map(of_delivery), CommandStatus::ALL.map(of_command));
@@ -303,7 +303,7 @@ pub(crate) fn connection() -> Schema {
 }
 
 pub(crate) fn event_kind() -> Schema {
-    one_of([EventKind::Changed, EventKind::Lost, EventKind::Restored].map(EventKind::as_str))
+    one_of(EventKind::ALL.map(EventKind::as_str))
 }
 
 pub(crate) fn delivery_status() -> Schema {

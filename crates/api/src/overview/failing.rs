@@ -36,35 +36,15 @@ pub(crate) enum FailingKind {
     ClientDisabled,
 }
 
+base::names! {
+    /// Every kind.
+    pub(crate) FailingKind: Store = "store", Disk = "disk", BlockStorage = "storage", Limit = "limit",
+        ClientBreakerOpen = "client_breaker_open", ClientStaleDevices = "client_stale_devices",
+        QueueDeadLetters = "queue_dead_letters", Quarantine = "quarantine", QueuePaused = "queue_paused",
+        ClientDisabled = "client_disabled"
+}
+
 impl FailingKind {
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Store,
-        Self::Disk,
-        Self::BlockStorage,
-        Self::Limit,
-        Self::ClientBreakerOpen,
-        Self::ClientStaleDevices,
-        Self::QueueDeadLetters,
-        Self::Quarantine,
-        Self::QueuePaused,
-        Self::ClientDisabled,
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::Disk => "disk",
-            Self::BlockStorage => "storage",
-            Self::Limit => "limit",
-            Self::ClientBreakerOpen => "client_breaker_open",
-            Self::ClientStaleDevices => "client_stale_devices",
-            Self::QueueDeadLetters => "queue_dead_letters",
-            Self::Quarantine => "quarantine",
-            Self::QueuePaused => "queue_paused",
-            Self::ClientDisabled => "client_disabled",
-        }
-    }
-
     fn about(self, subject: impl Into<String>, detail: impl Into<String>) -> Failing {
         let (subject, detail) = (subject.into(), detail.into());
         Failing { what: self, subject, detail, count: None, since: None, link: None }

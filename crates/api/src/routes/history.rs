@@ -123,12 +123,11 @@ async fn events(
     sees: Visibility,
     mut params: Params,
 ) -> Result<Response, Refused> {
-    let kinds = [EventKind::Changed, EventKind::Lost, EventKind::Restored];
     let filter = EventFilter {
         device: params.device("device")?,
         client: params.client("client")?,
         labels: params.labels()?,
-        kind: params.word("type", &kinds, EventKind::as_str)?,
+        kind: params.word("type", &EventKind::ALL, EventKind::as_str)?,
     };
     let feed = params.feed()?;
     let page = params.page()?;

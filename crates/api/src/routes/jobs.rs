@@ -99,8 +99,7 @@ pub(crate) struct Jobs {
 /// # Errors
 /// `invalid_parameter`.
 pub(crate) fn asked(params: &mut Params) -> Result<Option<JobState>, Problem> {
-    let states = [JobState::Scheduled, JobState::Ready, JobState::Reserved];
-    params.word("state", &states, JobState::as_str)
+    params.word("state", &JobState::ALL, JobState::as_str)
 }
 
 impl List for Jobs {

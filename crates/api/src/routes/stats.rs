@@ -31,16 +31,12 @@ pub(crate) enum By {
     Day,
 }
 
+base::names! {
+    /// Every span.
+    pub(crate) By: Hour = "hour", Day = "day"
+}
+
 impl By {
-    pub(crate) const ALL: [Self; 2] = [Self::Hour, Self::Day];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-        }
-    }
-
     /// What is counted when `from` is not given: a day of hours, thirty days.
     fn usual(self) -> Duration {
         match self {

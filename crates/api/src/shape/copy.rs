@@ -299,8 +299,7 @@ fn kind(name: &str, json: &str) -> Result<bool, Problem> {
 
 fn direction(name: &str, json: &str) -> Result<CopyDirection, Problem> {
     let given = string(name, json)?;
-    let all = [CopyDirection::To, CopyDirection::From];
-    let found = all.into_iter().find(|direction| direction.as_str() == given);
+    let found = CopyDirection::ALL.into_iter().find(|direction| direction.as_str() == given);
     found.ok_or_else(|| {
         Problem::not_allowed("unknown_word", format!("{name} is {json}; it must be \"to\" or \"from\""))
     })

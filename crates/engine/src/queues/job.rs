@@ -168,16 +168,9 @@ pub enum JobState {
     Reserved,
 }
 
-impl JobState {
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Ready => "ready",
-            Self::Reserved => "reserved",
-        }
-    }
+base::names! {
+    /// Every state.
+    pub JobState: Scheduled = "scheduled", Ready = "ready", Reserved = "reserved"
 }
 
 /// A job, looked at without taking it.

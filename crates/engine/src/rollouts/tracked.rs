@@ -33,23 +33,10 @@ pub enum RolloutStatus {
     Done,
 }
 
-impl RolloutStatus {
+base::names! {
     /// Every status.
-    pub const ALL: [Self; 6] =
-        [Self::Running, Self::Waiting, Self::Paused, Self::Stopped, Self::Cancelled, Self::Done];
-
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-            Self::Cancelled => "cancelled",
-            Self::Done => "done",
-        }
-    }
+    pub RolloutStatus: Running = "running", Waiting = "waiting", Paused = "paused", Stopped = "stopped",
+        Cancelled = "cancelled", Done = "done"
 }
 
 impl TrackedRollout {

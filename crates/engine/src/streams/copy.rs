@@ -137,18 +137,10 @@ pub enum CopyState {
     SourceReset,
 }
 
-impl CopyState {
-    /// The name that the contract uses.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Paused => "paused",
-            Self::SourceReset => "source_reset",
-        }
-    }
+base::names! {
+    /// Every state.
+    pub CopyState: Idle = "idle", Running = "running", Waiting = "waiting", Paused = "paused",
+        SourceReset = "source_reset"
 }
 
 /// On which nodes a message is durable.

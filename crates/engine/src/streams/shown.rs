@@ -101,17 +101,9 @@ pub enum HandlerKind {
     Copy,
 }
 
-impl HandlerKind {
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unload => "unload",
-            Self::Move => "move",
-            Self::Delete => "delete",
-            Self::Copy => "copy",
-        }
-    }
+base::names! {
+    /// Every kind.
+    pub HandlerKind: Unload = "unload", Move = "move", Delete = "delete", Copy = "copy"
 }
 
 /// How a handler stands.
@@ -127,17 +119,9 @@ pub enum HandlerState {
     Paused,
 }
 
-impl HandlerState {
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Paused => "paused",
-        }
-    }
+base::names! {
+    /// Every state.
+    pub HandlerState: Idle = "idle", Running = "running", Waiting = "waiting", Paused = "paused"
 }
 
 /// A handler of a stream. What it did is counted since the start of the server.

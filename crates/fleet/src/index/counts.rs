@@ -145,7 +145,7 @@ impl FleetIndex {
             SelectionKey::Label(key) => self.labels.get(key).into_iter().for_each(|label| all(&label.values)),
             SelectionKey::Client => self.known(clients).for_each(|(id, slots)| each(id.as_str(), slots)),
             SelectionKey::Connection => {
-                for connection in [Connection::NeverSeen, Connection::Online, Connection::Lost] {
+                for connection in Connection::ALL {
                     each(connection.as_str(), &self.connections[of_connection(connection)]);
                 }
             }

@@ -83,8 +83,7 @@ impl FleetIndex {
         match key {
             SelectionKey::Kind => self.kinds.get(value),
             SelectionKey::Connection => {
-                let all = [Connection::NeverSeen, Connection::Online, Connection::Lost];
-                all.into_iter().find(|connection| connection.as_str() == value).and_then(of)
+                Connection::ALL.into_iter().find(|connection| connection.as_str() == value).and_then(of)
             }
             SelectionKey::Connected => (value == "true").then_some(&self.connected),
             SelectionKey::Answering => (value == "false").then_some(&self.mute),

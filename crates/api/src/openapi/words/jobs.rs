@@ -35,11 +35,11 @@ pub(crate) fn job_name() -> Schema {
 }
 
 pub(crate) fn job_state() -> Schema {
-    one_of([JobState::Scheduled, JobState::Ready, JobState::Reserved].map(JobState::as_str))
+    one_of(JobState::ALL.map(JobState::as_str))
 }
 
 pub(crate) fn dead_reason() -> Schema {
-    one_of([DeadReason::Released, DeadReason::TimedOut].map(DeadReason::as_str))
+    one_of(DeadReason::ALL.map(DeadReason::as_str))
 }
 
 pub(crate) fn queue_order() -> Schema {

@@ -42,7 +42,7 @@ pub(crate) fn node_name() -> Schema {
 }
 
 pub(crate) fn copy_direction() -> Schema {
-    one_of([CopyDirection::To, CopyDirection::From].map(CopyDirection::as_str))
+    one_of(CopyDirection::ALL.map(CopyDirection::as_str))
 }
 
 pub(crate) fn copy_kind() -> Schema {
@@ -50,9 +50,7 @@ pub(crate) fn copy_kind() -> Schema {
 }
 
 pub(crate) fn copy_state() -> Schema {
-    use CopyState::{Idle, Paused, Running, SourceReset, Waiting};
-
-    one_of([Idle, Running, Waiting, Paused, SourceReset].map(CopyState::as_str))
+    one_of(CopyState::ALL.map(CopyState::as_str))
 }
 
 /// The share of new messages in the rate of a copy that is far behind.
@@ -125,14 +123,9 @@ pub(crate) fn storages() -> Schema {
 }
 
 pub(crate) fn handler_kind() -> Schema {
-    one_of(
-        [HandlerKind::Unload, HandlerKind::Move, HandlerKind::Delete, HandlerKind::Copy]
-            .map(HandlerKind::as_str),
-    )
+    one_of(HandlerKind::ALL.map(HandlerKind::as_str))
 }
 
 pub(crate) fn handler_state() -> Schema {
-    use HandlerState::{Idle, Paused, Running, Waiting};
-
-    one_of([Idle, Running, Waiting, Paused].map(HandlerState::as_str))
+    one_of(HandlerState::ALL.map(HandlerState::as_str))
 }
