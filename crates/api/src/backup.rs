@@ -5,7 +5,6 @@
 //! that takes nothing for a while is given up for the same reason. What a piece holds is not known
 //! here. A backup that cannot go on breaks the connection off, and has no last piece either.
 
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Bytes;
@@ -120,11 +119,7 @@ async fn send_all(
     }
 }
 
-impl fmt::Debug for Backups {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Backups")
-    }
-}
+base::debug_as_name!(Backups);
 
 #[cfg(test)]
 mod tests {

@@ -283,11 +283,7 @@ impl ApiState {
     }
 }
 
-impl std::fmt::Debug for ApiState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ApiState")
-    }
-}
+base::debug_as_name!(ApiState);
 
 /// The API's routes, with a problem for everything that is not one of them.
 ///

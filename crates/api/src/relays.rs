@@ -152,11 +152,7 @@ struct RelayMetrics {
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
-impl fmt::Debug for RelayMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RelayMetrics")
-    }
-}
+base::debug_as_name!(RelayMetrics);
 
 impl Collector for RelayMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {

@@ -10,6 +10,7 @@ pub mod answers;
 pub mod caller;
 pub mod clock;
 pub mod clock_steps;
+mod debug;
 pub mod duration;
 pub mod hash;
 pub mod id;

@@ -65,11 +65,7 @@ pub(crate) struct NodeAnswer {
     pub(crate) body: Bytes,
 }
 
-impl std::fmt::Debug for NodeTransport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("NodeTransport")
-    }
-}
+base::debug_as_name!(NodeTransport);
 
 impl NodeTransport {
     /// Believes the certificate authorities of the system.

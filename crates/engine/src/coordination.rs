@@ -159,11 +159,7 @@ impl EphemeralStore for ProcessMemory {
 #[derive(Clone)]
 pub(crate) struct Ephemeral(pub(crate) Arc<dyn EphemeralStore>);
 
-impl std::fmt::Debug for Ephemeral {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ephemeral")
-    }
-}
+base::debug_as_name!(Ephemeral);
 
 /// The memory of this process, so much of it.
 pub(crate) fn process_memory(settings: &CoordinationSettings) -> Arc<dyn EphemeralStore> {

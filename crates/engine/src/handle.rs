@@ -53,11 +53,7 @@ pub struct Engine {
     shared: Arc<SharedEngine>,
 }
 
-impl std::fmt::Debug for Engine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Engine")
-    }
-}
+base::debug_as_name!(Engine);
 
 struct SharedEngine {
     settings: Arc<Settings>,

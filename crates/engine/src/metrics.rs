@@ -173,11 +173,7 @@ pub(crate) struct EngineCollector {
     pub fleet: Arc<FleetIndexes>,
 }
 
-impl std::fmt::Debug for EngineCollector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("EngineCollector")
-    }
-}
+base::debug_as_name!(EngineCollector);
 
 impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {

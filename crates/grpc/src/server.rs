@@ -115,11 +115,7 @@ struct Connection {
     pooled: Arc<PooledConnection>,
 }
 
-impl std::fmt::Debug for Grpc {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Grpc")
-    }
-}
+base::debug_as_name!(Grpc);
 
 impl Grpc {
     /// The services of `engine` for whom `access` lets in, until `stop` is true or its sender is

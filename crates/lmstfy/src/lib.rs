@@ -139,11 +139,7 @@ impl Lmstfy {
     }
 }
 
-impl std::fmt::Debug for Lmstfy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Lmstfy")
-    }
-}
+base::debug_as_name!(Lmstfy);
 
 /// The API, as a handler of its own: who waits for a job keeps nothing of the request but what is
 /// asked for.

@@ -148,11 +148,7 @@ impl Inner {
     }
 }
 
-impl std::fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tokens")
-    }
-}
+base::debug_as_name!(Tokens);
 
 impl TokenTable {
     pub(crate) fn knows(&self, namespace: &str, token: &str) -> bool {

@@ -75,11 +75,7 @@ pub struct Webhooks {
     open_breakers: OpenBreakers,
 }
 
-impl std::fmt::Debug for Webhooks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Webhooks")
-    }
-}
+base::debug_as_name!(Webhooks);
 
 impl Webhooks {
     /// A sender of what `engine` has due.

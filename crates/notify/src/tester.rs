@@ -22,11 +22,7 @@ pub struct Tester {
     places: Arc<Semaphore>,
 }
 
-impl std::fmt::Debug for Tester {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tester")
-    }
-}
+base::debug_as_name!(Tester);
 
 impl Tester {
     pub(crate) fn new(sender: Arc<Sender>, clock: Arc<dyn Clock>) -> Self {

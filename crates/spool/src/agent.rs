@@ -1,6 +1,5 @@
 //! The agent: opens the spool, listens, forwards, and stops in order.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -71,11 +70,7 @@ pub struct SpoolConfig {
 #[derive(Clone)]
 pub struct ReleaseMemory(pub Arc<dyn Fn() + Send + Sync>);
 
-impl fmt::Debug for ReleaseMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ReleaseMemory")
-    }
-}
+base::debug_as_name!(ReleaseMemory);
 
 /// Room of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

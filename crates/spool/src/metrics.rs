@@ -13,11 +13,7 @@ use crate::log::SpoolLog;
 /// What the log knows when it is asked.
 pub(crate) struct SpoolMetrics(pub(crate) Arc<SpoolLog>);
 
-impl std::fmt::Debug for SpoolMetrics {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SpoolMetrics")
-    }
-}
+base::debug_as_name!(SpoolMetrics);
 
 impl Collector for SpoolMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {

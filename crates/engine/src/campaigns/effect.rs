@@ -182,8 +182,4 @@ impl MachineContext for CampaignsContext {
     }
 }
 
-impl std::fmt::Debug for CampaignsContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CampaignsContext")
-    }
-}
+base::debug_as_name!(CampaignsContext);

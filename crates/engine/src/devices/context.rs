@@ -196,8 +196,4 @@ impl MachineContext for DeviceContext {
     }
 }
 
-impl std::fmt::Debug for DeviceContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("DeviceContext")
-    }
-}
+base::debug_as_name!(DeviceContext);

@@ -77,8 +77,4 @@ impl KernelContext {
     }
 }
 
-impl std::fmt::Debug for KernelContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("KernelContext")
-    }
-}
+base::debug_as_name!(KernelContext);

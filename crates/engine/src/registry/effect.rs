@@ -149,8 +149,4 @@ impl MachineContext for RegistryContext {
     }
 }
 
-impl std::fmt::Debug for RegistryContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("RegistryContext")
-    }
-}
+base::debug_as_name!(RegistryContext);

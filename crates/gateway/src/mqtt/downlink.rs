@@ -135,11 +135,7 @@ impl CommandRoutes {
     }
 }
 
-impl std::fmt::Debug for CommandRoutes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CommandRoutes")
-    }
-}
+base::debug_as_name!(CommandRoutes);
 
 #[cfg(test)]
 mod tests {

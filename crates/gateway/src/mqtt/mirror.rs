@@ -237,11 +237,7 @@ impl Mirror {
     }
 }
 
-impl std::fmt::Debug for Mirror {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Mirror")
-    }
-}
+base::debug_as_name!(Mirror);
 
 /// Kinds of devices, for a while: one that is deleted may come back as another.
 struct Kinds {
