@@ -11,7 +11,7 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, Problem};
 use engine::campaigns::TASK_ID_PREFIX;
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::operations::OPERATION_ID_PREFIX;
-use net::problem::{Refused, quoted};
+use net::problem::quoted;
 
 pub(crate) use coordination::{CachedInPath, ChannelsInPath, NameInPath, NamespaceInPath};
 pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
@@ -66,99 +66,44 @@ pub(crate) struct OperationInPath(pub EntityId);
 #[derive(Debug)]
 pub(crate) struct QuarantinedInPath(pub EntityId);
 
-impl<S: Send + Sync> FromRequestParts<S> for ClientInPath {
-    type Rejection = Refused;
+/// What stands in paths, each made of the texts of its parameters.
+macro_rules! from_path {
+    ($($kind:ident: $make:expr;)+) => {$(
+        impl<S: Send + Sync> axum::extract::FromRequestParts<S> for $kind {
+            type Rejection = net::problem::Refused;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let id: String = in_path(parts, state).await?;
-        Ok(Self(client(&id)?))
-    }
+            async fn from_request_parts(
+                parts: &mut axum::http::request::Parts,
+                state: &S,
+            ) -> Result<Self, net::problem::Refused> {
+                let make: fn(_) -> Result<Self, base::Problem> = $make;
+                Ok(make($crate::path::in_path(parts, state).await?)?)
+            }
+        }
+    )+};
 }
+use from_path;
 
-impl<S: Send + Sync> FromRequestParts<S> for PortalInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let (client_id, id): (String, String) = in_path(parts, state).await?;
-        let number = id.strip_prefix(PORTAL_ID_PREFIX).and_then(|number| number.parse().ok());
-        let unknown =
-            || Problem::unknown("unknown_portal", format!("there is no open portal {}", quoted(&id)));
-        Ok(Self(client(&client_id)?, Incarnation(number.ok_or_else(unknown)?)))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for DeviceInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let id: String = in_path(parts, state).await?;
-        Ok(Self(device(&id)?))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for LinkInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let (id, client_id): (String, String) = in_path(parts, state).await?;
-        Ok(Self(device(&id)?, client(&client_id)?))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for DeliveryInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let id: String = in_path(parts, state).await?;
-        EntityId::from_text(DELIVERY_ID_PREFIX, &id).map(Self).ok_or_else(|| Refused(unknown_delivery(&id)))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for OperationInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let id: String = in_path(parts, state).await?;
-        EntityId::from_text(OPERATION_ID_PREFIX, &id).map(Self).ok_or_else(|| Refused(unknown_operation(&id)))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for CommandInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let id: String = in_path(parts, state).await?;
-        EntityId::from_text(COMMAND_ID_PREFIX, &id).map(Self).ok_or_else(|| Refused(unknown_command(&id)))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for TaskInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let id: String = in_path(parts, state).await?;
-        Ok(Self(task_id(&id)?))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for DesiredInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let (id, key): (String, String) = in_path(parts, state).await?;
-        Ok(Self(device(&id)?, key))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for QuarantinedInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let id: String = in_path(parts, state).await?;
-        EntityId::from_text(QUARANTINE_ID_PREFIX, &id)
-            .map(Self)
-            .ok_or_else(|| Refused(unknown_quarantined(&id)))
-    }
+from_path! {
+    ClientInPath: |id: String| client(&id).map(Self);
+    PortalInPath: |(id, portal_id): (String, String)| Ok(Self(client(&id)?, portal(&portal_id)?));
+    DeviceInPath: |id: String| device(&id).map(Self);
+    LinkInPath: |(id, client_id): (String, String)| Ok(Self(device(&id)?, client(&client_id)?));
+    RelayInPath: |name: String| Ok(Self(name));
+    DeliveryInPath: |id: String| {
+        EntityId::from_text(DELIVERY_ID_PREFIX, &id).map(Self).ok_or_else(|| unknown_delivery(&id))
+    };
+    OperationInPath: |id: String| {
+        EntityId::from_text(OPERATION_ID_PREFIX, &id).map(Self).ok_or_else(|| unknown_operation(&id))
+    };
+    CommandInPath: |id: String| {
+        EntityId::from_text(COMMAND_ID_PREFIX, &id).map(Self).ok_or_else(|| unknown_command(&id))
+    };
+    TaskInPath: |id: String| task_id(&id).map(Self);
+    DesiredInPath: |(id, key): (String, String)| Ok(Self(device(&id)?, key));
+    QuarantinedInPath: |id: String| {
+        EntityId::from_text(QUARANTINE_ID_PREFIX, &id).map(Self).ok_or_else(|| unknown_quarantined(&id))
+    };
 }
 
 /// A refused report that is not there.
@@ -219,12 +164,10 @@ fn client(id: &str) -> Result<ClientId, Problem> {
     ClientId::new(id).ok_or_else(|| unknown_client(id))
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for RelayInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        Ok(Self(in_path(parts, state).await?))
-    }
+fn portal(id: &str) -> Result<Incarnation, Problem> {
+    let number = id.strip_prefix(PORTAL_ID_PREFIX).and_then(|number| number.parse().ok());
+    let unknown = || Problem::unknown("unknown_portal", format!("there is no open portal {}", quoted(id)));
+    number.map(Incarnation).ok_or_else(unknown)
 }
 
 async fn in_path<T, S>(parts: &mut Parts, state: &S) -> Result<T, Problem>

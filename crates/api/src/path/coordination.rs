@@ -6,7 +6,7 @@ use base::Problem;
 use engine::coordination::{ChannelPatterns, CoordinationName};
 use net::problem::Refused;
 
-use super::in_path;
+use super::from_path;
 
 /// `/v1/locks/{ns}/{name}` and others of that form
 #[derive(Debug)]
@@ -24,13 +24,17 @@ pub(crate) struct NamespaceInPath(pub String);
 #[derive(Debug)]
 pub(crate) struct ChannelsInPath(pub ChannelPatterns);
 
-impl<S: Send + Sync> FromRequestParts<S> for NameInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let (namespace, name): (String, String) = in_path(parts, state).await?;
-        Ok(Self(CoordinationName::new(&namespace, &name)?))
-    }
+from_path! {
+    NameInPath: |(namespace, name): (String, String)| {
+        CoordinationName::new(&namespace, &name).map(Self)
+    };
+    NamespaceInPath: |namespace: String| {
+        CoordinationName::check_namespace(&namespace)?;
+        Ok(Self(namespace))
+    };
+    ChannelsInPath: |(namespace, channels): (String, String)| {
+        ChannelPatterns::parse(&namespace, &channels).map(Self)
+    };
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for CachedInPath {
@@ -44,24 +48,5 @@ impl<S: Send + Sync> FromRequestParts<S> for CachedInPath {
         let key = of("key").or_else(|| parts.uri.path().rsplit('/').next().map(str::to_owned));
         let (namespace, key) = (of("ns").unwrap_or_default(), key.unwrap_or_default());
         Ok(Self(CoordinationName::new(&namespace, &key)?))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for NamespaceInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let namespace: String = in_path(parts, state).await?;
-        CoordinationName::check_namespace(&namespace)?;
-        Ok(Self(namespace))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for ChannelsInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let (namespace, channels): (String, String) = in_path(parts, state).await?;
-        Ok(Self(ChannelPatterns::parse(&namespace, &channels)?))
     }
 }

@@ -1,13 +1,11 @@
 //! Streams and their messages in paths. A name that cannot be one is refused as such; an id that
 //! cannot be one is as unknown as one that was never given.
 
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
 use base::Problem;
 use engine::streams::StreamName;
-use net::problem::{Refused, quoted};
+use net::problem::quoted;
 
-use super::in_path;
+use super::from_path;
 
 /// `/v1/streams/{ns}/{stream}`
 #[derive(Debug)]
@@ -27,15 +25,6 @@ pub(crate) struct SubscriptionInPath {
     pub name: Box<str>,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for SubscriptionInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let (namespace, stream, name): (String, String, String) = in_path(parts, state).await?;
-        Ok(Self { stream: StreamName::new(&namespace, &stream)?, name: name.into() })
-    }
-}
-
 /// `/v1/streams/{ns}/{stream}/copies/{name}`
 #[derive(Debug)]
 pub(crate) struct CopyInPath {
@@ -43,48 +32,28 @@ pub(crate) struct CopyInPath {
     pub name: Box<str>,
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for CopyInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let (namespace, stream, name): (String, String, String) = in_path(parts, state).await?;
-        Ok(Self { stream: StreamName::new(&namespace, &stream)?, name: name.into() })
-    }
-}
-
 /// `/v1/nodes/{name}`
 #[derive(Debug)]
 pub(crate) struct NodeInPath(pub Box<str>);
 
-impl<S: Send + Sync> FromRequestParts<S> for NodeInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let name: String = in_path(parts, state).await?;
-        Ok(Self(name.into()))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for StreamInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let (namespace, stream): (String, String) = in_path(parts, state).await?;
-        Ok(Self(StreamName::new(&namespace, &stream)?))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for MessageInPath {
-    type Rejection = Refused;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let (namespace, stream, id): (String, String, String) = in_path(parts, state).await?;
+from_path! {
+    StreamInPath: |(namespace, stream): (String, String)| StreamName::new(&namespace, &stream).map(Self);
+    MessageInPath: |(namespace, stream, id): (String, String, String)| {
         let stream = StreamName::new(&namespace, &stream)?;
-        let id = message_id(&id).ok_or_else(|| {
-            Problem::unknown("unknown_message", format!("stream {stream} has no message {}", quoted(&id)))
-        })?;
+        let id = message_id(&id).ok_or_else(|| unknown_message(&stream, &id))?;
         Ok(Self { stream, id })
-    }
+    };
+    SubscriptionInPath: |(namespace, stream, name): (String, String, String)| {
+        Ok(Self { stream: StreamName::new(&namespace, &stream)?, name: name.into() })
+    };
+    CopyInPath: |(namespace, stream, name): (String, String, String)| {
+        Ok(Self { stream: StreamName::new(&namespace, &stream)?, name: name.into() })
+    };
+    NodeInPath: |name: String| Ok(Self(name.into()));
+}
+
+fn unknown_message(stream: &StreamName, id: &str) -> Problem {
+    Problem::unknown("unknown_message", format!("stream {stream} has no message {}", quoted(id)))
 }
 
 /// The id of a message: a decimal as it is shown.
