@@ -32,21 +32,12 @@ struct OfToken {
 
 impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "fieldpost_access_requests",
-            "Requests with a token, by token and result: admitted, forbidden, limited",
-            self.requests.clone(),
-        );
-        registry.register(
-            "fieldpost_access_unauthorized",
-            "Requests that were refused for want of a valid token, by reason: missing, malformed, unknown, too_many",
-            self.unauthorized.clone(),
-        );
-        registry.register(
-            "fieldpost_access_requests_in_flight",
-            "Requests that are under way, by token",
-            self.in_flight.clone(),
-        );
+        let help = "Requests with a token, by token and result: admitted, forbidden, limited";
+        registry.register("fieldpost_access_requests", help, self.requests.clone());
+        let help = "Requests that were refused for want of a valid token, by reason: missing, malformed, unknown, too_many";
+        registry.register("fieldpost_access_unauthorized", help, self.unauthorized.clone());
+        let help = "Requests that are under way, by token";
+        registry.register("fieldpost_access_requests_in_flight", help, self.in_flight.clone());
     }
 
     pub(crate) fn judged(&self, token: &str, result: &'static str) {

@@ -70,37 +70,22 @@ impl Default for Metrics {
 
 impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "fieldpost_http_requests",
-            "Requests answered, by method, route and status",
-            self.requests.clone(),
-        );
+        let help = "Requests answered, by method, route and status";
+        registry.register("fieldpost_http_requests", help, self.requests.clone());
         registry.register_with_unit(
             "fieldpost_http_request_duration",
             "How long requests took until their answer began, by method and route",
             Unit::Seconds,
             self.duration.clone(),
         );
-        registry.register(
-            "fieldpost_operation_rows",
-            "Rows that operations have gone through, by action and result: done, refused, skipped",
-            self.operation_rows.clone(),
-        );
-        registry.register(
-            "fieldpost_operations_running",
-            "Operations that go on",
-            self.operations_running.clone(),
-        );
-        registry.register(
-            "fieldpost_http_page_held_bytes",
-            "Memory set aside for pages of lists that are made or on their way",
-            self.page_held_bytes.clone(),
-        );
-        registry.register(
-            "fieldpost_http_stream_readers",
-            "Readers that wait for messages of streams",
-            self.stream_readers.clone(),
-        );
+        let help = "Rows that operations have gone through, by action and result: done, refused, skipped";
+        registry.register("fieldpost_operation_rows", help, self.operation_rows.clone());
+        let help = "Operations that go on";
+        registry.register("fieldpost_operations_running", help, self.operations_running.clone());
+        let help = "Memory set aside for pages of lists that are made or on their way";
+        registry.register("fieldpost_http_page_held_bytes", help, self.page_held_bytes.clone());
+        let help = "Readers that wait for messages of streams";
+        registry.register("fieldpost_http_stream_readers", help, self.stream_readers.clone());
     }
 
     pub(crate) fn operation_row(&self, action: OperationAction, result: &'static str) {

@@ -143,22 +143,13 @@ impl BatchMetrics {
         ] {
             registry.register(name, help, counter.clone());
         }
-        registry.register(
-            "fieldpost_engine_jobs",
-            "Jobs of queues, by what became of them",
-            self.jobs.clone(),
-        );
-        registry.register(
-            "fieldpost_engine_command_steps",
-            "Commands that moved on, by the status they moved to; each publish counts",
-            self.commands.clone(),
-        );
+        let help = "Jobs of queues, by what became of them";
+        registry.register("fieldpost_engine_jobs", help, self.jobs.clone());
+        let help = "Commands that moved on, by the status they moved to; each publish counts";
+        registry.register("fieldpost_engine_command_steps", help, self.commands.clone());
         registry.register("fieldpost_engine_events", "Events, by type", self.events.clone());
-        registry.register(
-            "fieldpost_engine_deliveries_ended",
-            "Notifications that wait for nothing more, by status",
-            self.progress.clone(),
-        );
+        let help = "Notifications that wait for nothing more, by status";
+        registry.register("fieldpost_engine_deliveries_ended", help, self.progress.clone());
     }
 }
 

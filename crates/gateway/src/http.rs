@@ -123,21 +123,12 @@ impl Metrics {
             "fieldpost_http_report_bodies",
             "Bodies of POST /v1/reports by result: answered, broken_off, too_large, too_slow, not_accepting",
         );
-        registry.register(
-            "fieldpost_http_reports_received_bytes",
-            "Bytes of bodies of POST /v1/reports",
-            self.received_bytes.clone(),
-        );
-        registry.register(
-            "fieldpost_http_report_slices_in_flight",
-            "Slices of reports handed in over HTTP whose durability is awaited",
-            self.slices_in_flight.clone(),
-        );
-        registry.register(
-            "fieldpost_http_report_held_bytes",
-            "Memory set aside for NDJSON reports that are not durable yet",
-            self.held_bytes.clone(),
-        );
+        let help = "Bytes of bodies of POST /v1/reports";
+        registry.register("fieldpost_http_reports_received_bytes", help, self.received_bytes.clone());
+        let help = "Slices of reports handed in over HTTP whose durability is awaited";
+        registry.register("fieldpost_http_report_slices_in_flight", help, self.slices_in_flight.clone());
+        let help = "Memory set aside for NDJSON reports that are not durable yet";
+        registry.register("fieldpost_http_report_held_bytes", help, self.held_bytes.clone());
     }
 }
 

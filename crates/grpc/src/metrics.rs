@@ -86,11 +86,8 @@ impl Default for Metrics {
 
 impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "fieldpost_grpc_calls",
-            "Calls that ended, by method and status code",
-            self.calls.clone(),
-        );
+        let help = "Calls that ended, by method and status code";
+        registry.register("fieldpost_grpc_calls", help, self.calls.clone());
         registry.register_with_unit(
             "fieldpost_grpc_call_duration",
             "How long calls took that are no streams, by method",
@@ -99,53 +96,26 @@ impl Metrics {
         );
         registry.register("fieldpost_grpc_work_streams", "Work streams now", self.work_streams.clone());
         registry.register("fieldpost_grpc_work_jobs", "Jobs sent over Work streams", self.work_jobs.clone());
-        registry.register(
-            "fieldpost_grpc_work_acks",
-            "Acknowledgements over Work streams that held",
-            self.work_acks.clone(),
-        );
-        registry.register(
-            "fieldpost_grpc_large_messages",
-            "Large messages that are being received, or wait for a place",
-            self.large_messages.clone(),
-        );
-        registry.register(
-            "fieldpost_grpc_medium_messages",
-            "Messages of up to 256 KiB that have a place or wait for one",
-            self.medium_messages.clone(),
-        );
-        registry.register(
-            "fieldpost_grpc_begun_bytes",
-            "Memory of messages that are not all there and have no place",
-            self.begun_bytes.clone(),
-        );
-        registry.register(
-            "fieldpost_grpc_health_calls",
-            "Checks and watches of the health service under way",
-            self.health_calls.clone(),
-        );
-        registry.register(
-            "fieldpost_grpc_task_runs",
-            "Tasks whose results are streamed",
-            self.task_runs.clone(),
-        );
-        registry.register(
-            "fieldpost_grpc_stream_readers",
-            "Reads of streams that are under way",
-            self.stream_readers.clone(),
-        );
-        registry.register(
-            "fieldpost_grpc_rollout_watches",
-            "Watches of rollouts under way",
-            self.rollout_watches.clone(),
-        );
+        let help = "Acknowledgements over Work streams that held";
+        registry.register("fieldpost_grpc_work_acks", help, self.work_acks.clone());
+        let help = "Large messages that are being received, or wait for a place";
+        registry.register("fieldpost_grpc_large_messages", help, self.large_messages.clone());
+        let help = "Messages of up to 256 KiB that have a place or wait for one";
+        registry.register("fieldpost_grpc_medium_messages", help, self.medium_messages.clone());
+        let help = "Memory of messages that are not all there and have no place";
+        registry.register("fieldpost_grpc_begun_bytes", help, self.begun_bytes.clone());
+        let help = "Checks and watches of the health service under way";
+        registry.register("fieldpost_grpc_health_calls", help, self.health_calls.clone());
+        let help = "Tasks whose results are streamed";
+        registry.register("fieldpost_grpc_task_runs", help, self.task_runs.clone());
+        let help = "Reads of streams that are under way";
+        registry.register("fieldpost_grpc_stream_readers", help, self.stream_readers.clone());
+        let help = "Watches of rollouts under way";
+        registry.register("fieldpost_grpc_rollout_watches", help, self.rollout_watches.clone());
         self.register_pages(registry);
         self.register_pipelines(registry);
-        registry.register(
-            "fieldpost_grpc_reports",
-            "Reports by result: accepted, or the code of the refusal",
-            self.reports.clone(),
-        );
+        let help = "Reports by result: accepted, or the code of the refusal";
+        registry.register("fieldpost_grpc_reports", help, self.reports.clone());
     }
 
     fn register_pipelines(&self, registry: &mut Registry) {

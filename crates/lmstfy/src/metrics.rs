@@ -68,37 +68,22 @@ impl Default for Metrics {
 
 impl Metrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "fieldpost_lmstfy_requests",
-            "Requests to lmstfy's API, by call and status",
-            self.requests.clone(),
-        );
+        let help = "Requests to lmstfy's API, by call and status";
+        registry.register("fieldpost_lmstfy_requests", help, self.requests.clone());
         registry.register_with_unit(
             "fieldpost_lmstfy_request_duration",
             "How long requests to lmstfy's API took until their answer was there, by call; a consumer's waiting included",
             Unit::Seconds,
             self.duration.clone(),
         );
-        registry.register(
-            "fieldpost_lmstfy_jobs",
-            "Jobs over lmstfy's API, by how: published, consumed",
-            self.jobs.clone(),
-        );
-        registry.register(
-            "fieldpost_lmstfy_limited",
-            "Requests to lmstfy's API refused because a token had reached its limit, by action",
-            self.limited.clone(),
-        );
-        registry.register(
-            "fieldpost_lmstfy_unauthorized",
-            "Requests to lmstfy's API and admin API refused for want of a token that suffices, by reason: missing, malformed, unknown, forbidden, too_many",
-            self.unauthorized.clone(),
-        );
-        registry.register(
-            "fieldpost_lmstfy_consumers_waiting",
-            "Consumers that wait for a job over lmstfy's API",
-            self.waiting.clone(),
-        );
+        let help = "Jobs over lmstfy's API, by how: published, consumed";
+        registry.register("fieldpost_lmstfy_jobs", help, self.jobs.clone());
+        let help = "Requests to lmstfy's API refused because a token had reached its limit, by action";
+        registry.register("fieldpost_lmstfy_limited", help, self.limited.clone());
+        let help = "Requests to lmstfy's API and admin API refused for want of a token that suffices, by reason: missing, malformed, unknown, forbidden, too_many";
+        registry.register("fieldpost_lmstfy_unauthorized", help, self.unauthorized.clone());
+        let help = "Consumers that wait for a job over lmstfy's API";
+        registry.register("fieldpost_lmstfy_consumers_waiting", help, self.waiting.clone());
     }
 
     pub(crate) fn answered(&self, call: &'static str, status: StatusCode, began: Instant) {

@@ -29,47 +29,26 @@ pub struct Metrics {
 #[must_use]
 pub fn register_metrics(registry: &mut Registry) -> Metrics {
     let metrics = Metrics::new();
-    registry.register(
-        "fieldpost_notify_attempts",
-        "Attempts to deliver a notification, by what came of them",
-        metrics.attempts.clone(),
-    );
-    registry.register(
-        "fieldpost_streams_pushes",
-        "Posts of messages of subscriptions, by whether they were taken",
-        metrics.pushes.clone(),
-    );
+    let help = "Attempts to deliver a notification, by what came of them";
+    registry.register("fieldpost_notify_attempts", help, metrics.attempts.clone());
+    let help = "Posts of messages of subscriptions, by whether they were taken";
+    registry.register("fieldpost_streams_pushes", help, metrics.pushes.clone());
     registry.register_with_unit(
         "fieldpost_notify_attempt_duration",
         "How long attempts took, connecting included",
         Unit::Seconds,
         metrics.duration.clone(),
     );
-    registry.register(
-        "fieldpost_notify_in_flight",
-        "Notifications being leased or sent",
-        metrics.in_flight.clone(),
-    );
-    registry.register(
-        "fieldpost_notify_lanes_due",
-        "Lanes (a client in a partition) with due notifications that wait for their turn",
-        metrics.lanes_due.clone(),
-    );
-    registry.register(
-        "fieldpost_notify_breakers_open",
-        "Clients whose receiver keeps failing: one notification at a time is tried",
-        metrics.breakers_open.clone(),
-    );
-    registry.register(
-        "fieldpost_notify_breakers_opened",
-        "How often that began",
-        metrics.breakers_opened.clone(),
-    );
-    registry.register(
-        "fieldpost_notify_idle_connections",
-        "Connections kept open for the next notification",
-        metrics.idle_connections.clone(),
-    );
+    let help = "Notifications being leased or sent";
+    registry.register("fieldpost_notify_in_flight", help, metrics.in_flight.clone());
+    let help = "Lanes (a client in a partition) with due notifications that wait for their turn";
+    registry.register("fieldpost_notify_lanes_due", help, metrics.lanes_due.clone());
+    let help = "Clients whose receiver keeps failing: one notification at a time is tried";
+    registry.register("fieldpost_notify_breakers_open", help, metrics.breakers_open.clone());
+    let help = "How often that began";
+    registry.register("fieldpost_notify_breakers_opened", help, metrics.breakers_opened.clone());
+    let help = "Connections kept open for the next notification";
+    registry.register("fieldpost_notify_idle_connections", help, metrics.idle_connections.clone());
     metrics
 }
 

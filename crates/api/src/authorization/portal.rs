@@ -164,11 +164,8 @@ struct KnownHolders {
 
 impl PortalHolders {
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "fieldpost_http_portal_requests",
-            "Requests with the token of a portal, by result: admitted, forbidden, limited",
-            self.requests.clone(),
-        );
+        let help = "Requests with the token of a portal, by result: admitted, forbidden, limited";
+        registry.register("fieldpost_http_portal_requests", help, self.requests.clone());
     }
 
     pub(super) fn judged(&self, result: &'static str) {

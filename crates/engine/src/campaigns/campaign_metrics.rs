@@ -126,15 +126,9 @@ impl CampaignMetrics {
             "Searches for the devices of a task that failed",
             &self.searches_failed,
         );
-        registry.register(
-            "fieldpost_picks_ended",
-            "Picks that ended, by what came of them",
-            self.ended.clone(),
-        );
-        registry.register(
-            "fieldpost_pick_search_seconds",
-            "Time that looking for the devices of a task takes",
-            self.search_seconds.clone(),
-        );
+        let help = "Picks that ended, by what came of them";
+        registry.register("fieldpost_picks_ended", help, self.ended.clone());
+        let help = "Time that looking for the devices of a task takes";
+        registry.register("fieldpost_pick_search_seconds", help, self.search_seconds.clone());
     }
 }

@@ -67,16 +67,10 @@ impl NoticeLinks {
 
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("fieldpost_notices_made", "Notices made, by type", self.made.clone());
-        registry.register(
-            "fieldpost_notices_posts_given_up",
-            "Notices that a client was not told of: out of attempts, or too many waited",
-            self.given_up.clone(),
-        );
-        registry.register(
-            "fieldpost_notices_left_out",
-            "Conditions that no notice tells of, because there were too many subjects",
-            self.left_out.clone(),
-        );
+        let help = "Notices that a client was not told of: out of attempts, or too many waited";
+        registry.register("fieldpost_notices_posts_given_up", help, self.given_up.clone());
+        let help = "Conditions that no notice tells of, because there were too many subjects";
+        registry.register("fieldpost_notices_left_out", help, self.left_out.clone());
     }
 
     /// A subject is in another condition.

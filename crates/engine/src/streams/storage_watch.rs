@@ -71,32 +71,17 @@ impl StorageWatch {
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "fieldpost_streams_storage_reachable",
-            "Whether a storage of blocks can be used: 1, else 0",
-            self.reachable.clone(),
-        );
-        registry.register(
-            "fieldpost_streams_storage_blocks",
-            "Stored blocks of all streams",
-            self.blocks.clone(),
-        );
+        let help = "Whether a storage of blocks can be used: 1, else 0";
+        registry.register("fieldpost_streams_storage_reachable", help, self.reachable.clone());
+        let help = "Stored blocks of all streams";
+        registry.register("fieldpost_streams_storage_blocks", help, self.blocks.clone());
         registry.register("fieldpost_streams_storage_bytes", "Bytes of stored blocks", self.bytes.clone());
-        registry.register(
-            "fieldpost_streams_blocks_moved",
-            "Blocks that went to the storage",
-            self.moved.clone(),
-        );
-        registry.register(
-            "fieldpost_streams_bytes_moved",
-            "Bytes of blocks that went to the storage",
-            self.moved_bytes.clone(),
-        );
-        registry.register(
-            "fieldpost_streams_moves_failed",
-            "Tries that brought no block to the storage",
-            self.failed.clone(),
-        );
+        let help = "Blocks that went to the storage";
+        registry.register("fieldpost_streams_blocks_moved", help, self.moved.clone());
+        let help = "Bytes of blocks that went to the storage";
+        registry.register("fieldpost_streams_bytes_moved", help, self.moved_bytes.clone());
+        let help = "Tries that brought no block to the storage";
+        registry.register("fieldpost_streams_moves_failed", help, self.failed.clone());
     }
 
     fn away(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Box<str>>> {

@@ -156,11 +156,8 @@ impl CertificateMetrics {
             Unit::Seconds,
             self.expiry.clone(),
         );
-        registry.register(
-            "fieldpost_tls_certificate_loads",
-            "Certificates that were read, by result: served, refused",
-            self.loads.clone(),
-        );
+        let help = "Certificates that were read, by result: served, refused";
+        registry.register("fieldpost_tls_certificate_loads", help, self.loads.clone());
     }
 
     fn loaded(&self, usable: &Usable) {
