@@ -52,6 +52,33 @@ pub(crate) use streams::{
     stream_label, subscription_from, when_full,
 };
 
+/// The names of an enum's values, for each of these words.
+macro_rules! names_of {
+    ($($word:ident: $kind:ty,)+) => {$(
+        pub(crate) fn $word() -> utoipa::openapi::Schema {
+            $crate::openapi::words::one_of(<$kind>::ALL.map(<$kind>::as_str))
+        }
+    )+};
+}
+use names_of;
+
+names_of! {
+    command_status: CommandStatus,
+    rollout_status: RolloutStatus,
+    rollout_device_status: MemberStatus,
+    operation_action: OperationAction,
+    operation_status: OperationStatus,
+    disconnect_reason: DisconnectReason,
+    way_in: WayIn,
+    event_kind: EventKind,
+    delivery_status: DeliveryStatus,
+    by: By,
+    topic: LiveTopic,
+    failing: FailingKind,
+    order: crate::page::Order,
+    notice_type: engine::records::NoticeKind,
+}
+
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
@@ -132,20 +159,12 @@ pub(crate) fn command_id() -> Schema {
     entity_id(COMMAND_ID_PREFIX)
 }
 
-pub(crate) fn command_status() -> Schema {
-    one_of(CommandStatus::ALL.map(CommandStatus::as_str))
-}
-
 pub(crate) fn command_id_or_null() -> Schema {
     or_null(command_id())
 }
 
 pub(crate) fn rollout_id() -> Schema {
     matching("^[A-Za-z0-9_-]+$", ROLLOUT_ID_CHARS_MAX)
-}
-
-pub(crate) fn rollout_status() -> Schema {
-    one_of(RolloutStatus::ALL.map(RolloutStatus::as_str))
 }
 
 /// What a rollout waits for.
@@ -157,21 +176,8 @@ fn wait_word(wait: RolloutWait) -> &'static str {
     wait.as_str().expect("it is not nothing")
 }
 
-/// Where a device of a rollout stands.
-pub(crate) fn rollout_device_status() -> Schema {
-    one_of(MemberStatus::ALL.map(MemberStatus::as_str))
-}
-
 pub(crate) fn operation_id() -> Schema {
     entity_id(OPERATION_ID_PREFIX)
-}
-
-pub(crate) fn operation_action() -> Schema {
-    one_of(OperationAction::ALL.map(OperationAction::as_str))
-}
-
-pub(crate) fn operation_status() -> Schema {
-    one_of(OperationStatus::ALL.map(OperationStatus::as_str))
 }
 
 /// Which rows an operation means.
@@ -243,14 +249,6 @@ pub(crate) fn timeline_type() -> Schema {
     one_of(events.into_iter().chain(others).chain(deliveries).chain(commands))
 }
 
-pub(crate) fn disconnect_reason() -> Schema {
-    one_of(DisconnectReason::ALL.map(DisconnectReason::as_str))
-}
-
-pub(crate) fn way_in() -> Schema {
-    one_of(WayIn::ALL.map(WayIn::as_str))
-}
-
 pub(crate) fn time() -> Schema {
     text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).into()
 }
@@ -302,24 +300,12 @@ pub(crate) fn connection() -> Schema {
     one_of([Connection::Online, Connection::Lost, Connection::NeverSeen].map(Connection::as_str))
 }
 
-pub(crate) fn event_kind() -> Schema {
-    one_of(EventKind::ALL.map(EventKind::as_str))
-}
-
-pub(crate) fn delivery_status() -> Schema {
-    one_of(DeliveryStatus::ALL.map(DeliveryStatus::as_str))
-}
-
 pub(crate) fn attempt_error() -> Schema {
     or_null(one_of(AttemptError::ALL.map(AttemptError::as_str)))
 }
 
 pub(crate) fn metric() -> Schema {
     one_of(METRICS.map(name_of))
-}
-
-pub(crate) fn by() -> Schema {
-    one_of(By::ALL.map(By::as_str))
 }
 
 /// Settings by section and key; null where there are none.
@@ -329,20 +315,6 @@ pub(crate) fn sections() -> Schema {
         .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(true)));
     let keys = AdditionalProperties::RefOr(RefOr::T(Schema::from(keys)));
     or_null(ObjectBuilder::new().schema_type(Type::Object).additional_properties(Some(keys)).into())
-}
-
-/// What a live stream shows.
-pub(crate) fn topic() -> Schema {
-    one_of(LiveTopic::ALL.map(LiveTopic::as_str))
-}
-
-/// What may fail, as the overview names it.
-pub(crate) fn failing() -> Schema {
-    one_of(FailingKind::ALL.map(FailingKind::as_str))
-}
-
-pub(crate) fn order() -> Schema {
-    one_of(crate::page::Order::ALL.map(crate::page::Order::as_str))
 }
 
 pub(crate) fn report_id() -> Schema {
@@ -391,10 +363,6 @@ pub(crate) fn label_changes() -> Schema {
 
 pub(crate) fn notice_id() -> Schema {
     entity_id(engine::records::NOTICE_ID_PREFIX)
-}
-
-pub(crate) fn notice_type() -> Schema {
-    one_of(engine::records::NoticeKind::ALL.map(engine::records::NoticeKind::as_str))
 }
 
 /// A label's key, or one that is built in.

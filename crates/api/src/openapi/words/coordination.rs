@@ -6,7 +6,12 @@ use engine::records::WorkState;
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
-use super::{any_text, body, matching, one_of, text, whole};
+use super::{any_text, body, matching, names_of, text, whole};
+
+names_of! {
+    limit_kind: LimitKind,
+    work_state: WorkState,
+}
 
 /// The number of a lock's holder.
 pub(crate) fn fence() -> Schema {
@@ -16,16 +21,6 @@ pub(crate) fn fence() -> Schema {
 /// Who holds a lock.
 pub(crate) fn lock_owner() -> Schema {
     text().min_length(Some(1)).max_length(Some(LOCK_OWNER_BYTES_MAX)).into()
-}
-
-/// How a limit counts.
-pub(crate) fn limit_kind() -> Schema {
-    one_of(LimitKind::ALL.map(LimitKind::as_str))
-}
-
-/// What workers are to do.
-pub(crate) fn work_state() -> Schema {
-    one_of(WorkState::ALL.map(WorkState::as_str))
 }
 
 /// Most jobs that a worker works on.

@@ -8,7 +8,12 @@ use engine::records::DeadReason;
 use utoipa::openapi::schema::ArrayBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::{matching, one_of, text, text_up_to, whole};
+use super::{matching, names_of, one_of, text, text_up_to, whole};
+
+names_of! {
+    job_state: JobState,
+    dead_reason: DeadReason,
+}
 
 /// The id of a job: a ULID.
 pub(crate) fn job_id() -> Schema {
@@ -32,14 +37,6 @@ pub(crate) fn queue_names() -> Schema {
 pub(crate) fn job_name() -> Schema {
     let about = format!("up to {JOB_NAME_BYTES_MAX} bytes of UTF-8");
     text().min_length(Some(1)).max_length(Some(JOB_NAME_BYTES_MAX)).description(Some(about)).into()
-}
-
-pub(crate) fn job_state() -> Schema {
-    one_of(JobState::ALL.map(JobState::as_str))
-}
-
-pub(crate) fn dead_reason() -> Schema {
-    one_of(DeadReason::ALL.map(DeadReason::as_str))
 }
 
 pub(crate) fn queue_order() -> Schema {

@@ -7,20 +7,17 @@ use engine::records::{MissedSlots, PickClass, PickOutcome, TaskStanding};
 use utoipa::openapi::schema::AdditionalProperties;
 use utoipa::openapi::{ObjectBuilder, Schema};
 
-use super::{array_of, device_id, entity_id, one_of, rollout_id, secret, text, url};
+use super::{array_of, device_id, entity_id, names_of, one_of, rollout_id, secret, text, url};
 use crate::shape::CAMPAIGN_STATUSES;
+
+names_of! {
+    task_status: TaskStanding,
+    pick_class: PickClass,
+    missed_slots: MissedSlots,
+}
 
 pub(crate) fn task_id() -> Schema {
     entity_id(TASK_ID_PREFIX)
-}
-
-pub(crate) fn task_status() -> Schema {
-    one_of(TaskStanding::ALL.map(TaskStanding::as_str))
-}
-
-/// Which class of customers a task or a campaign is for.
-pub(crate) fn pick_class() -> Schema {
-    one_of(PickClass::ALL.map(PickClass::as_str))
 }
 
 /// What came of a pick.
@@ -40,11 +37,6 @@ pub(crate) fn campaign_id() -> Schema {
 
 pub(crate) fn campaign_status() -> Schema {
     one_of(CAMPAIGN_STATUSES)
-}
-
-/// What becomes of slots that were missed.
-pub(crate) fn missed_slots() -> Schema {
-    one_of(MissedSlots::ALL.map(MissedSlots::as_str))
 }
 
 pub(crate) fn device_ids() -> Schema {

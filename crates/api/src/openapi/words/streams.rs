@@ -9,7 +9,16 @@ use engine::streams::{CopyState, HandlerKind, HandlerState};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, SchemaType, Type};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
-use super::{any_text, array_of, body, duration, matching, one_of, text, whole};
+use super::{any_text, array_of, body, duration, matching, names_of, one_of, text, whole};
+
+names_of! {
+    copy_direction: CopyDirection,
+    copy_state: CopyState,
+    save_mode: SaveMode,
+    when_full: WhenFull,
+    handler_kind: HandlerKind,
+    handler_state: HandlerState,
+}
 
 /// The id of a message.
 pub(crate) fn message_id() -> Schema {
@@ -41,16 +50,8 @@ pub(crate) fn node_name() -> Schema {
     matching("^[A-Za-z0-9_-]+$", engine::nodes::NODE_NAME_CHARS_MAX)
 }
 
-pub(crate) fn copy_direction() -> Schema {
-    one_of(CopyDirection::ALL.map(CopyDirection::as_str))
-}
-
 pub(crate) fn copy_kind() -> Schema {
     one_of(["messages", "reports"])
-}
-
-pub(crate) fn copy_state() -> Schema {
-    one_of(CopyState::ALL.map(CopyState::as_str))
 }
 
 /// The share of new messages in the rate of a copy that is far behind.
@@ -100,14 +101,6 @@ pub(crate) fn size() -> Schema {
         .into()
 }
 
-pub(crate) fn save_mode() -> Schema {
-    one_of(SaveMode::ALL.map(SaveMode::as_str))
-}
-
-pub(crate) fn when_full() -> Schema {
-    one_of(WhenFull::ALL.map(WhenFull::as_str))
-}
-
 /// Where blocks of some age go.
 pub(crate) fn moves() -> Schema {
     array_of(body(&[("after", duration()), ("to", stream_label())]))
@@ -120,12 +113,4 @@ pub(crate) fn storages() -> Schema {
         .schema_type(Type::Object)
         .additional_properties(Some(AdditionalProperties::RefOr(RefOr::T(stored))))
         .into()
-}
-
-pub(crate) fn handler_kind() -> Schema {
-    one_of(HandlerKind::ALL.map(HandlerKind::as_str))
-}
-
-pub(crate) fn handler_state() -> Schema {
-    one_of(HandlerState::ALL.map(HandlerState::as_str))
 }
