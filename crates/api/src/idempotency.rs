@@ -14,13 +14,14 @@
 //! forgotten early.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use access::Caller;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
+use base::locks::locked;
 use base::{Problem, Timestamp};
 use engine::queues::{IdempotencyKey, Queues};
 use engine::records::AnswerKey;
@@ -312,14 +313,14 @@ pub(crate) struct Size {
 
 impl Remembered {
     pub(crate) fn size(&self) -> Size {
-        let table = self.table();
+        let table = locked(&self.0);
         let (keys, bytes) = (table.kept.len(), table.answers_bytes);
         Size { keys, bytes, forgotten_early: table.forgotten_early }
     }
 
     /// What is kept of the key, from now on if it is new.
     fn keep(&self, key: Digest, body: Digest, now: Timestamp) -> Result<Arc<RememberedRequest>, Problem> {
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         table.forget_expired(now);
         if let Some(Entry { kept, .. }) = table.kept.get(&key) {
             return if kept.body == body { Ok(Arc::clone(kept)) } else { Err(reused()) };
@@ -333,7 +334,7 @@ impl Remembered {
 
     /// Counts an answer, unless its key was forgotten meanwhile.
     fn add(&self, key: Digest, kept: &Arc<RememberedRequest>, bytes: usize) {
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         let Some(entry) = table.kept.get_mut(&key).filter(|entry| Arc::ptr_eq(&entry.kept, kept)) else {
             return;
         };
@@ -344,16 +345,12 @@ impl Remembered {
 
     /// Forgets a key that has no answer, unless it is another's by now. It is mostly a late one.
     fn forget(&self, key: Digest, kept: &Arc<RememberedRequest>) {
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         if table.kept.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.kept, kept)) {
             table.kept.remove(&key);
             let place = table.oldest_first.iter().rposition(|(_, other)| *other == key);
             table.oldest_first.remove(place.expect("every key is in the order"));
         }
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

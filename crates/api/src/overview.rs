@@ -7,12 +7,13 @@
 mod failing;
 mod rates;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use access::Caller;
 use axum::body::Bytes;
 use base::Problem;
+use base::locks::locked;
 use tokio::select;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -73,13 +74,9 @@ impl Default for Overview {
 }
 
 impl Overview {
-    fn looked_at(&self) -> MutexGuard<'_, SamplerState> {
-        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether somebody looks, or did lately. Otherwise nothing is sampled from now on.
     fn goes_on(&self) -> bool {
-        let mut looked_at = self.looked_at();
+        let mut looked_at = locked(&self.looked_at);
         let lately = looked_at.last.is_some_and(|last| last.elapsed() < LOOKED_AT_FOR);
         looked_at.is_sampled = lately || self.latest.receiver_count() > 0;
         if !looked_at.is_sampled {
@@ -92,7 +89,7 @@ impl Overview {
 /// The samples from now on, as long as this is kept.
 pub(crate) fn follow(api: &ApiState) -> watch::Receiver<Sample> {
     let overview = &api.shared.overview;
-    let mut looked_at = overview.looked_at();
+    let mut looked_at = locked(&overview.looked_at);
     looked_at.last = Some(Instant::now());
     let samples = overview.latest.subscribe();
     if !std::mem::replace(&mut looked_at.is_sampled, true) {

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{Problem, Timestamp};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -87,7 +88,7 @@ impl KnownRelays {
         word: RelayAnnouncement,
         now: Timestamp,
     ) -> Result<(), Problem> {
-        let mut known = self.known();
+        let mut known = locked(&self.0);
         known.retain(|_, relay| now.since(relay.last_seen_at) < KEPT_FOR);
         let is_own = |relay: &KnownRelay| by.is_empty() || *relay.by == *by;
         if known.get(name).is_some_and(|relay| !is_own(relay)) {
@@ -121,7 +122,7 @@ impl KnownRelays {
 
     /// Those that are there, by their names, behind this one.
     pub(crate) fn all(&self, after: Option<&str>, now: Timestamp) -> Vec<KnownRelay> {
-        let known = self.known();
+        let known = locked(&self.0);
         let is_there = |relay: &&KnownRelay| {
             now.since(relay.last_seen_at) < KEPT_FOR && after.is_none_or(|after| &*relay.name > after)
         };
@@ -140,10 +141,6 @@ impl KnownRelays {
             }
         }
         found
-    }
-
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Box<str>, KnownRelay>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

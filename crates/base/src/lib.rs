@@ -16,6 +16,7 @@ pub mod hash;
 pub mod id;
 pub mod invariant;
 pub mod limits;
+pub mod locks;
 pub mod log_limit;
 pub mod machine;
 mod names;

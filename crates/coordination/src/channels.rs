@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::Problem;
 use base::limits::CHANNELS_PER_LISTENER_MAX;
+use base::locks::locked;
 use bytes::Bytes;
 use compact_str::CompactString;
 use tokio::sync::mpsc;
@@ -141,7 +142,7 @@ impl Channels {
     /// # Errors
     /// When as many listen as may.
     pub fn listen(&self, patterns: ChannelPatterns) -> Result<ChannelListener, TooManyListeners> {
-        let mut all = self.lock();
+        let mut all = locked(&self.shared.listeners);
         if all.open >= self.shared.listeners_max {
             return Err(TooManyListeners);
         }
@@ -166,7 +167,7 @@ impl Channels {
     /// Gives a message to whoever listens to its channel, once; answers to how many.
     #[must_use]
     pub fn publish(&self, channel: &CoordinationName, message: &Bytes) -> usize {
-        let mut all = self.lock();
+        let mut all = locked(&self.shared.listeners);
         let mut hear: BTreeSet<u64> = all.by_name.get(channel).cloned().unwrap_or_default();
         for length in 0..=channel.name().len() {
             let beginning = CoordinationName::unchecked(channel.namespace(), &channel.name()[..length]);
@@ -187,11 +188,7 @@ impl Channels {
     /// How many listen.
     #[must_use]
     pub fn listeners(&self) -> usize {
-        self.lock().by_id.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Listeners> {
-        self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.shared.listeners).by_id.len()
     }
 }
 
@@ -248,7 +245,7 @@ impl ChannelListener {
 
 impl Drop for ChannelListener {
     fn drop(&mut self) {
-        let mut all = self.channels.lock();
+        let mut all = locked(&self.channels.shared.listeners);
         all.remove(self.id);
         all.open -= 1;
         // Nothing is given to it any more.

@@ -10,9 +10,10 @@ mod counter;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{Timestamp, hash};
 
 use crate::CoordinationName;
@@ -132,7 +133,7 @@ impl LimitTable {
     /// Limits in memory.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).limits.len()).sum()
+        self.shards.iter().map(|shard| locked(shard).limits.len()).sum()
     }
 
     /// Whether there is none.
@@ -152,7 +153,7 @@ impl LimitTable {
         now: Timestamp,
     ) -> Result<LimitDecision, TooManyLimits> {
         let place = hash::derived(hash::derived(0, name.namespace().as_bytes()), name.name().as_bytes());
-        let mut shard = lock(&self.shards[place as usize % SHARDS]);
+        let mut shard = locked(&self.shards[place as usize % SHARDS]);
         shard.forget_unused(now);
         if !shard.limits.contains_key(name) {
             if shard.limits.len() >= self.shard_max {
@@ -171,7 +172,7 @@ impl LimitTable {
         let LimitPage { namespace, after, limit } = page;
         let mut found = BTreeMap::new();
         for shard in &self.shards {
-            for (name, state) in &lock(shard).limits {
+            for (name, state) in &locked(shard).limits {
                 let is_meant = namespace.is_none_or(|namespace| name.namespace() == namespace)
                     && after.is_none_or(|after| name > after)
                     && state.unused_at() > now;
@@ -262,8 +263,4 @@ impl LimitState {
         let remaining = limit.saturating_sub(latest.used(now));
         LimitStatus { name: name.clone(), kind: latest.kind(), limit: *limit, per: latest.per(), remaining }
     }
-}
-
-fn lock(shard: &Mutex<LimitShard>) -> std::sync::MutexGuard<'_, LimitShard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

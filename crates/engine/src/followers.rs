@@ -12,8 +12,9 @@ pub mod registry;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{Incarnation, PartitionId, Problem, Timestamp};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -271,10 +272,6 @@ impl FollowerSignal {
     fn take(&self, things: u32) -> u32 {
         self.told.fetch_and(!things, Ordering::SeqCst) & things
     }
-
-    fn touched(&self) -> MutexGuard<'_, Touched> {
-        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Followers {
@@ -307,13 +304,13 @@ impl Followers {
     /// for that.
     fn tell_of_unseen(&self, stamp: Timestamp, update: Option<&FollowerUpdate>) {
         let looked_for = update.map_or(FeedSet::default(), |update| update.looked_for);
-        for (watched, signal) in self.table().followers.values() {
+        for (watched, signal) in locked(&self.table).followers.values() {
             for (number, watched) in watched.iter().enumerate() {
                 if watched.feeds().is_within(looked_for) {
                     continue;
                 }
                 if let WatchTarget::Devices(devices) = watched {
-                    signal.touched().0.extend(devices.places());
+                    locked(&signal.touched).0.extend(devices.places());
                 }
                 signal.stamped(stamp);
                 signal.moved(Timestamp(i64::MIN));
@@ -330,7 +327,7 @@ impl Followers {
         if let Some(partition) = partition {
             return self.index.tell_of_queues(partition);
         }
-        for (watched, signal) in self.table().followers.values() {
+        for (watched, signal) in locked(&self.table).followers.values() {
             for (number, watched) in watched.iter().enumerate() {
                 if matches!(watched, WatchTarget::Queues(_)) {
                     signal.tell(number);
@@ -359,7 +356,7 @@ impl Followers {
     }
 
     fn add(&self, followed: Followed) -> Option<(u64, Arc<FollowerSignal>)> {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         if table.followers.len() - table.live >= FOLLOWERS_MAX {
             return None;
         }
@@ -367,7 +364,7 @@ impl Followers {
     }
 
     fn add_live(&self, watched: Box<[WatchTarget]>) -> Option<(u64, Arc<FollowerSignal>)> {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         if table.live >= LIVE_MAX {
             return None;
         }
@@ -388,17 +385,17 @@ impl Followers {
 
     /// The follower follows this instead, and keeps its place.
     fn replace(&self, number: u64, followed: Followed) -> (u64, Arc<FollowerSignal>) {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         self.leave(&mut table, number);
         self.enter(&mut table, Box::new([WatchTarget::Feed(followed)]))
     }
 
     fn remove(&self, number: u64) {
-        self.leave(&mut self.table(), number);
+        self.leave(&mut locked(&self.table), number);
     }
 
     fn remove_live(&self, number: u64) {
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         table.live -= usize::from(table.followers.contains_key(&number));
         self.leave(&mut table, number);
     }
@@ -426,10 +423,6 @@ impl Followers {
         self.watch_registry.store(registry, Ordering::SeqCst);
         self.count.store(table.followers.len(), Ordering::SeqCst);
         self.gauge.set((table.followers.len() - table.live) as i64);
-    }
-
-    fn table(&self) -> MutexGuard<'_, FollowerTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

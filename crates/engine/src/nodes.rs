@@ -2,8 +2,9 @@
 //! the registry partition last committed them, in memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{Problem, Timestamp};
 use records::PeerNode;
 
@@ -86,27 +87,23 @@ pub struct KnownNodes {
 }
 
 impl KnownNodes {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Box<str>, NodeStatus>> {
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A node.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<NodeStatus> {
-        self.known().get(name).cloned()
+        locked(&self.by_name).get(name).cloned()
     }
 
     /// Nodes behind the one of that name, in order of name.
     #[must_use]
     pub fn list(&self, after: Option<&str>, limit: usize) -> Vec<NodeStatus> {
-        let known = self.known();
+        let known = locked(&self.by_name);
         let is_behind = |name: &str| after.is_none_or(|after| name > after);
         known.iter().filter(|(name, _)| is_behind(name)).take(limit).map(|(_, node)| node.clone()).collect()
     }
 
     /// A contact with a node, as it was then, was answered or failed.
     pub fn contacted(&self, node: &Arc<PeerNode>, outcome: Result<(), &str>, now: Timestamp) {
-        let mut known = self.known();
+        let mut known = locked(&self.by_name);
         let Some(shown) = known.get_mut(&node.name).filter(|shown| Arc::ptr_eq(&shown.node, node)) else {
             return;
         };
@@ -125,7 +122,7 @@ impl KnownNodes {
     }
 
     pub(crate) fn replace(&self, all: impl Iterator<Item = PeerNode>) {
-        let mut known = self.known();
+        let mut known = locked(&self.by_name);
         known.clear();
         for node in all {
             known.insert(node.name.clone(), NodeStatus::of(node));
@@ -133,11 +130,11 @@ impl KnownNodes {
     }
 
     pub(crate) fn put(&self, node: PeerNode) {
-        self.known().insert(node.name.clone(), NodeStatus::of(node));
+        locked(&self.by_name).insert(node.name.clone(), NodeStatus::of(node));
     }
 
     pub(crate) fn remove(&self, name: &str) {
-        self.known().remove(name);
+        locked(&self.by_name).remove(name);
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::address;
+use base::locks::locked;
 use tokio::sync::watch;
 
 /// Watches of all senders.
@@ -42,17 +43,13 @@ impl Watches {
     pub(crate) fn begin(self: &Arc<Self>, address: IpAddr) -> (Watching, Replaced) {
         let sender = address::sender(address);
         let (end, ended) = watch::channel(());
-        let mut table = self.table();
+        let mut table = locked(&self.0);
         table.make_room(sender);
         table.entered += 1;
         table.watches += 1;
         let number = table.entered;
         table.by_sender.entry(sender).or_default().insert(number, end);
         (Watching { watches: Arc::clone(self), sender, number }, Replaced(ended))
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -93,7 +90,7 @@ impl Replaced {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        self.watches.table().end(self.sender, self.number);
+        locked(&self.watches.0).end(self.sender, self.number);
     }
 }
 
@@ -119,7 +116,7 @@ mod tests {
         assert_eq!(held.iter().filter(|watch| !is_replaced(watch)).count(), WATCHES_OF_SENDER_MAX);
         assert!(is_replaced(&held[0]) && held.last().is_some_and(|last| !is_replaced(last)));
         drop((held, honest));
-        assert!(watches.table().by_sender.is_empty() && watches.table().watches == 0);
+        assert!(locked(&watches.0).by_sender.is_empty() && locked(&watches.0).watches == 0);
     }
 
     #[test]
@@ -131,6 +128,6 @@ mod tests {
         assert!(!held.iter().any(is_replaced));
         let honest: Vec<_> = (0..9).map(|number| watches.begin(sender(full + number))).collect();
         assert!(!honest.iter().any(is_replaced));
-        assert_eq!(watches.table().watches, WATCHES_MAX);
+        assert_eq!(locked(&watches.0).watches, WATCHES_MAX);
     }
 }

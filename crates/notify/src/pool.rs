@@ -6,8 +6,10 @@
 //! pool has a limit for each origin, and none for all.)
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use base::locks::locked;
 
 use crate::target::Origin;
 
@@ -52,7 +54,7 @@ impl<C> Pool<C> {
 
     /// The newest connection that is kept for `origin` and whose time is not over.
     pub(crate) fn take(&self, origin: &Origin, now: Instant) -> Option<C> {
-        let mut idle = self.idle();
+        let mut idle = locked(&self.idle);
         let Idle { kept, by_origin, .. } = &mut *idle;
         let numbers = by_origin.get_mut(origin)?;
         while let Some(number) = numbers.pop_back() {
@@ -74,7 +76,7 @@ impl<C> Pool<C> {
         receiver_keeps: Option<Duration>,
     ) {
         let keep = receiver_keeps.map_or(IDLE_MAX, |keeps| keeps.saturating_sub(CLOSE_BEFORE).min(IDLE_MAX));
-        let mut idle = self.idle();
+        let mut idle = locked(&self.idle);
         let crowded_out = if idle.kept.len() >= self.limit { idle.remove_oldest() } else { None };
         if idle.by_origin.len() >= self.limit.saturating_mul(2) {
             idle.forget_unused_origins();
@@ -88,19 +90,15 @@ impl<C> Pool<C> {
     /// Closes those whose time is over, but for one that was kept after another that has more time
     /// left. Forgets the origins without any.
     pub(crate) fn sweep(&self, now: Instant) {
-        while let Some(over) = self.idle().remove_oldest_if(|kept| kept.until <= now) {
+        while let Some(over) = locked(&self.idle).remove_oldest_if(|kept| kept.until <= now) {
             drop(over);
         }
-        self.idle().forget_unused_origins();
+        locked(&self.idle).forget_unused_origins();
     }
 
     /// How many connections are kept.
     pub(crate) fn len(&self) -> usize {
-        self.idle().kept.len()
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Idle<C>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.idle).kept.len()
     }
 }
 
@@ -158,7 +156,7 @@ mod tests {
         let taken = [&a, &b, &a, &a, &b].map(|at| pool.take(at, now));
         assert_eq!(taken, [Some(3), Some(2), Some(1), None, None]);
         pool.sweep(now);
-        assert!(pool.idle().by_origin.is_empty());
+        assert!(locked(&pool.idle).by_origin.is_empty());
     }
 
     #[test]
@@ -168,12 +166,12 @@ mod tests {
         let used = origin("used.example");
         pool.keep(&used, 0, now, None);
         assert_eq!(pool.take(&used, now), Some(0));
-        assert_eq!(pool.idle().by_origin.len(), 1);
+        assert_eq!(locked(&pool.idle).by_origin.len(), 1);
         for number in 0..10 * LIMIT {
             let other = origin(&format!("o{number}.example"));
             pool.keep(&other, number, now, None);
             assert_eq!(pool.take(&other, now), Some(number));
-            assert!(pool.idle().by_origin.len() <= 2 * LIMIT);
+            assert!(locked(&pool.idle).by_origin.len() <= 2 * LIMIT);
         }
         pool.keep(&used, 1, now, None);
         assert_eq!((pool.take(&used, now), pool.len()), (Some(1), 0));

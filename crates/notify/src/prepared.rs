@@ -5,9 +5,10 @@
 //! changed URL or secret is seen at the next attempt. What no attempt has used between two sweeps
 //! is dropped, deleted clients with it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::Timestamp;
+use base::locks::locked;
 use engine::records::Client;
 
 use crate::by_client::ByClient;
@@ -74,7 +75,7 @@ struct Entry {
 impl PreparedClients {
     /// The client, prepared.
     pub(crate) fn get(&self, client: &Arc<Client>) -> Result<Arc<Prepared>, NotATarget> {
-        if let Some(entry) = self.entries().get_mut(&client.incarnation)
+        if let Some(entry) = locked(&self.entries).get_mut(&client.incarnation)
             && Arc::ptr_eq(&entry.version, client)
         {
             entry.used = true;
@@ -82,7 +83,7 @@ impl PreparedClients {
         }
         let prepared = Arc::new(Prepared::of(client)?);
         let entry = Entry { version: Arc::clone(client), prepared: Arc::clone(&prepared), used: true };
-        let mut entries = self.entries();
+        let mut entries = locked(&self.entries);
         if entries.len() < PREPARED_MAX || entries.contains_key(&client.incarnation) {
             entries.insert(client.incarnation, entry);
         }
@@ -91,11 +92,7 @@ impl PreparedClients {
 
     /// Drops what was not used since the last sweep.
     pub(crate) fn sweep(&self) {
-        self.entries().retain(|_, entry| std::mem::take(&mut entry.used));
-    }
-
-    fn entries(&self) -> MutexGuard<'_, ByClient<Entry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.entries).retain(|_, entry| std::mem::take(&mut entry.used));
     }
 }
 
@@ -149,9 +146,9 @@ mod tests {
         let version = client("http://a.example/");
         clients.get(&version).expect("a target");
         clients.sweep();
-        assert_eq!(clients.entries().len(), 1);
+        assert_eq!(locked(&clients.entries).len(), 1);
         clients.sweep();
-        assert_eq!(clients.entries().len(), 0);
+        assert_eq!(locked(&clients.entries).len(), 0);
         assert_eq!(Arc::strong_count(&version), 1);
     }
 }

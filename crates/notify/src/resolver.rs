@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Most look-ups at a time; each holds a thread, for as long as a name server does not answer.
@@ -55,7 +56,7 @@ impl Resolver {
 
     /// Joins the look-up of `name` that is under way, or begins one.
     fn ask(&self, name: &str) -> watch::Receiver<Answer> {
-        let mut asked = self.shared.asked();
+        let mut asked = locked(&self.shared.asked);
         if let Some(answer) = asked.get(name) {
             return answer.clone();
         }
@@ -64,12 +65,6 @@ impl Resolver {
         let under_way = UnderWay { shared: Arc::clone(&self.shared), name: name.to_owned(), tell };
         tokio::spawn(under_way.begin());
         answer
-    }
-}
-
-impl Shared {
-    fn asked(&self) -> MutexGuard<'_, HashMap<String, watch::Receiver<Answer>>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,7 +98,7 @@ impl UnderWay {
     }
 
     fn answer(&self, found: Result<Arc<[IpAddr]>, Unresolved>) {
-        self.shared.asked().remove(&self.name);
+        locked(&self.shared.asked).remove(&self.name);
         self.tell.send_replace(Some(found));
     }
 }
@@ -142,7 +137,7 @@ mod tests {
                 assert_eq!(found.is_ok(), name == "there.example");
             }
             assert_eq!(lookups.load(Ordering::SeqCst), lookups_so_far, "{name}");
-            assert!(resolver.shared.asked().is_empty());
+            assert!(locked(&resolver.shared.asked).is_empty());
         }
     }
 

@@ -3,10 +3,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base::Timestamp;
+use base::locks::locked;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::destination::Destination;
@@ -71,13 +72,9 @@ struct Waiters {
 }
 
 impl RecordArrivals {
-    fn waiters(&self) -> MutexGuard<'_, Waiters> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Something of a destination is there.
     pub(crate) fn tell(&self, destination: &Destination) {
-        let mut waiters = self.waiters();
+        let mut waiters = locked(&self.waiting);
         if let Some(forwarder) = waiters.forwarders.get(destination) {
             forwarder.notify_one();
         } else if waiters.newcomers.insert(destination.clone()) {
@@ -87,7 +84,7 @@ impl RecordArrivals {
 
     /// Destinations that have nobody yet, and what wakes who is begun for them.
     pub(crate) fn take_newcomers(&self) -> Vec<(Destination, Arc<Notify>)> {
-        let mut waiters = self.waiters();
+        let mut waiters = locked(&self.waiting);
         let newcomers: Vec<_> = waiters.newcomers.drain().map(|new| (new, Arc::default())).collect();
         waiters.forwarders.extend(newcomers.iter().cloned());
         newcomers
@@ -95,7 +92,7 @@ impl RecordArrivals {
 
     /// Whoever waits for a destination ends if nothing of it is there.
     pub(crate) fn leave(&self, destination: &Destination, log: &SpoolLog) -> bool {
-        let mut waiters = self.waiters();
+        let mut waiters = locked(&self.waiting);
         let leaves = !log.waits(destination);
         if leaves {
             waiters.forwarders.remove(destination);

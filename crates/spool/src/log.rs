@@ -11,8 +11,9 @@ mod open;
 mod rewrite;
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{LogLimit, Timestamp};
 use blocklog::Disk;
 
@@ -168,28 +169,16 @@ pub(crate) struct SpoolSummary {
 }
 
 impl SpoolLog {
-    fn index(&self) -> MutexGuard<'_, WaitingIndex> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn saved(&self) -> MutexGuard<'_, Saved> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn upkeep(&self) -> MutexGuard<'_, ()> {
-        self.upkeep.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// In the ids of what is accepted from now on.
     #[must_use]
     pub(crate) fn identity(&self) -> u64 {
-        self.saved().identity
+        locked(&self.state).identity
     }
 
     /// What there is.
     #[must_use]
     pub(crate) fn summary(&self) -> SpoolSummary {
-        let index = self.index();
+        let index = locked(&self.index);
         let waiting = index.waiting();
         let failing =
             index.lanes.iter().filter_map(|(destination, lane)| Some((destination, lane.error.as_ref()?)));
@@ -207,25 +196,25 @@ impl SpoolLog {
     /// Destinations with something waiting.
     #[must_use]
     pub(crate) fn destinations(&self) -> Vec<Destination> {
-        self.index().lanes.keys().cloned().collect()
+        locked(&self.index).lanes.keys().cloned().collect()
     }
 
     /// Whether something of a destination waits.
     #[must_use]
     pub(crate) fn waits(&self, destination: &Destination) -> bool {
-        self.index().lanes.contains_key(destination)
+        locked(&self.index).lanes.contains_key(destination)
     }
 
     /// How far a file was followed.
     #[must_use]
     pub(crate) fn followed(&self) -> Option<FollowPosition> {
-        self.index().follow
+        locked(&self.index).follow
     }
 
     /// A hash of the path that was followed; 0 where it is not known.
     #[must_use]
     pub(crate) fn followed_path(&self) -> u64 {
-        self.index().followed_path
+        locked(&self.index).followed_path
     }
 
     /// The file of a path with this hash is followed from here on.
@@ -234,7 +223,7 @@ impl SpoolLog {
     /// When that cannot be saved.
     pub(crate) fn follow_from(&self, path: u64, position: FollowPosition) -> io::Result<()> {
         {
-            let mut index = self.index();
+            let mut index = locked(&self.index);
             (index.followed_path, index.follow) = (path, Some(position));
         }
         self.save()
@@ -246,13 +235,13 @@ impl SpoolLog {
     /// When that cannot be saved; then the line is refused again.
     pub(crate) fn follow_past_refused(&self, position: FollowPosition) -> io::Result<()> {
         {
-            let mut index = self.index();
+            let mut index = locked(&self.index);
             index.totals.refused += 1;
             index.follow = Some(position);
         }
         let saved = self.save();
         if saved.is_err() {
-            self.index().totals.refused -= 1;
+            locked(&self.index).totals.refused -= 1;
         }
         saved
     }
@@ -260,7 +249,7 @@ impl SpoolLog {
     /// When the newest of all records was received.
     #[must_use]
     pub(crate) fn newest_received(&self) -> Timestamp {
-        self.index().newest_received
+        locked(&self.index).newest_received
     }
 
     /// Most bytes of all segments.
@@ -272,14 +261,14 @@ impl SpoolLog {
     /// The call whose outcome is not known, also from before the spool was stopped.
     #[must_use]
     pub(crate) fn in_flight(&self, destination: &Destination) -> Option<CallInFlight> {
-        self.index().lanes.get(destination)?.in_flight
+        locked(&self.index).lanes.get(destination)?.in_flight
     }
 
     /// A call begins whose records are those from `first` on: once this is saved, it is made again
     /// with the very same ones. `false` where some of them were given up since they were read.
     #[must_use]
     pub(crate) fn begin_call(&self, destination: &Destination, first: u64, call: CallInFlight) -> bool {
-        match self.index().lanes.get_mut(destination) {
+        match locked(&self.index).lanes.get_mut(destination) {
             Some(lane) if lane.cursor < first => {
                 lane.in_flight = Some(call);
                 true
@@ -290,14 +279,14 @@ impl SpoolLog {
 
     /// It is certain that the call under way had no effect: it need not be made again.
     pub(crate) fn forget_call(&self, destination: &Destination) {
-        if let Some(lane) = self.index().lanes.get_mut(destination) {
+        if let Some(lane) = locked(&self.index).lanes.get_mut(destination) {
             lane.in_flight = None;
         }
     }
 
     /// Why a destination does not move; `None` when it does.
     pub(crate) fn set_error(&self, destination: &Destination, error: Option<String>) {
-        if let Some(lane) = self.index().lanes.get_mut(destination) {
+        if let Some(lane) = locked(&self.index).lanes.get_mut(destination) {
             lane.error = error;
         }
     }
@@ -305,7 +294,7 @@ impl SpoolLog {
     /// These records, in order and with none left out, need no more: `refused` of their items were
     /// refused for good, the server has the others.
     pub(crate) fn done(&self, destination: &Destination, records: &[StoredRecord], refused: u64) {
-        let mut index = self.index();
+        let mut index = locked(&self.index);
         let items = index.done(destination, &done_records(records));
         index.totals.refused += refused;
         index.totals.forwarded += items.saturating_sub(refused);
@@ -314,7 +303,7 @@ impl SpoolLog {
     /// These records, in order and with none left out, are not forwarded any more; the items that
     /// waited until now.
     pub(crate) fn give_up(&self, destination: &Destination, records: &[StoredRecord]) -> u64 {
-        let mut index = self.index();
+        let mut index = locked(&self.index);
         let items = index.done(destination, &done_records(records));
         index.totals.dropped += items;
         items
@@ -322,7 +311,7 @@ impl SpoolLog {
 
     /// So many messages have another one in their place at the server.
     pub(crate) fn count_conflicts(&self, conflicts: u64) {
-        self.index().totals.conflicts += conflicts;
+        locked(&self.index).totals.conflicts += conflicts;
     }
 
     /// The oldest records of a destination that wait, in order; none where nothing does. `place` is
@@ -351,7 +340,7 @@ impl SpoolLog {
         limits: ReadLimits,
     ) -> io::Result<Option<Vec<StoredRecord>>> {
         let (lane, cursor, segments) = {
-            let index = self.index();
+            let index = locked(&self.index);
             let Some(lane) = index.lanes.get(destination) else { return Ok(Some(Vec::new())) };
             let holding = index.segments.iter().filter(|(_, segment)| segment.waiting.contains_key(&lane.id));
             let known =
@@ -363,7 +352,8 @@ impl SpoolLog {
             let from = place.filter(|place| (place.segment, place.generation) == (first, generation));
             let from = from.map_or(0, |place| place.offset);
             let file = self.disk.open(&segment_name(first), false);
-            if self.index().segments.get(&first).map(|segment| segment.generation) != Some(generation) {
+            if locked(&self.index).segments.get(&first).map(|segment| segment.generation) != Some(generation)
+            {
                 return Ok(None);
             }
             let (ended, is_damaged) =
@@ -377,7 +367,8 @@ impl SpoolLog {
             }
         }
         if let Some(oldest) = batch.records.first().map(|stored| stored.record.received)
-            && let Some(there) = self.index().lanes.get_mut(destination).filter(|there| there.id == lane)
+            && let Some(there) =
+                locked(&self.index).lanes.get_mut(destination).filter(|there| there.id == lane)
         {
             there.oldest = oldest;
         }
@@ -389,13 +380,13 @@ impl SpoolLog {
     /// # Errors
     /// When the state cannot be written.
     pub(crate) fn save(&self) -> io::Result<()> {
-        let _upkeep = self.upkeep();
+        let _upkeep = locked(&self.upkeep);
         self.save_now()
     }
 
     /// The same, for whoever is at the upkeep.
     fn save_now(&self) -> io::Result<()> {
-        let emptied = self.save_with(&mut self.saved())?;
+        let emptied = self.save_with(&mut locked(&self.state))?;
         for first in emptied {
             self.remove_segment(first);
         }
@@ -405,7 +396,7 @@ impl SpoolLog {
     /// Writes the state; the segments that nothing waits in any more.
     fn save_with(&self, saved: &mut Saved) -> io::Result<Vec<u64>> {
         let (mut state, emptied) = {
-            let mut index = self.index();
+            let mut index = locked(&self.index);
             let enough = self.options.segment_bytes() / 4;
             let mut emptied = Vec::new();
             for (first, segment) in &mut index.segments {
@@ -430,7 +421,7 @@ impl SpoolLog {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(%error, "a segment that is done cannot be removed; it is tried again");
             }
-            _ => drop(self.index().segments.remove(&first)),
+            _ => drop(locked(&self.index).segments.remove(&first)),
         }
     }
 }

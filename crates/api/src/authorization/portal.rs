@@ -5,12 +5,13 @@
 //! are asked for, the limits hold for whoever shows a portal's token all the same.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use access::{Access, Caller, Digest, LimitReached, Portal, PortalHolder, Scope, UnderWay};
 use axum::extract::Request;
 use axum::http::{Extensions, Method};
+use base::locks::locked;
 use base::{Problem, Timestamp, time};
 use engine::records::{PortalRights, PortalToken, TokenDigest};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -174,7 +175,8 @@ impl PortalHolders {
 
     /// Who holds this portal.
     fn holder(&self, api: &ApiState, token: &PortalToken) -> Arc<PortalHolder> {
-        let (mut known, now, open) = (self.known(), api.engine().clock().now(), api.engine().portals());
+        let (mut known, now, open) =
+            (locked(&self.known), api.engine().clock().now(), api.engine().portals());
         if now >= known.forget_at {
             known.forget_at = now.after(FORGOTTEN_EVERY);
             known.holders.retain(|digest, _| open.get(digest, now).is_some());
@@ -192,10 +194,6 @@ impl PortalHolders {
             Arc::new(PortalHolder::new(portal, token.id.0))
         });
         Arc::clone(holder)
-    }
-
-    fn known(&self) -> MutexGuard<'_, KnownHolders> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

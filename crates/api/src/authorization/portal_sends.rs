@@ -2,9 +2,10 @@
 //! an answer: a test makes a connection out, and a resend goes through all devices of the client.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{ClientId, Problem, Timestamp};
 
 /// Time from one test of a client to the next, over all its portals.
@@ -38,7 +39,7 @@ impl PortalSends {
     /// # Errors
     /// The refusal, and after how many seconds the next may come.
     pub(super) fn test(&self, client: &ClientId, now: Timestamp) -> Result<(), (Problem, u64)> {
-        let mut tests = self.tests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tests = locked(&self.tests);
         tests.retain(|_, next| now < *next);
         if let Some(next) = tests.get(client) {
             let seconds = (next.0 - now.0).max(1).cast_unsigned().div_ceil(1_000);
@@ -71,10 +72,6 @@ impl Drop for ResendUnderWay {
     fn drop(&mut self) {
         locked(&self.resends).retain(|client| *client != self.client);
     }
-}
-
-fn locked(resends: &Mutex<Vec<ClientId>>) -> MutexGuard<'_, Vec<ClientId>> {
-    resends.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

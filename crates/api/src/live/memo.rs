@@ -5,8 +5,9 @@
 //! whoever comes from the same place at the same one, and is forgotten with the next.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{DeviceId, EntityId, Incarnation, Problem, Timestamp};
 
 use super::feed::{FeedIdentity, FeedUpdate};
@@ -72,7 +73,7 @@ impl Memo {
     /// How far feeds can be read at that moment: for all streams the same, so that those at the
     /// same place stay there together. `read` reads it.
     pub(super) fn feed_end(&self, tick: u64, read: impl FnOnce() -> Timestamp) -> Timestamp {
-        let mut kept = self.kept();
+        let mut kept = locked(&self.0);
         kept.advance_to(tick);
         if tick == kept.tick { *kept.feed_end.get_or_insert_with(read) } else { read() }
     }
@@ -88,7 +89,7 @@ impl Memo {
         read: impl FnOnce() -> Result<FeedUpdate, Problem>,
     ) -> Result<Arc<FeedUpdate>, Problem> {
         {
-            let mut kept = self.kept();
+            let mut kept = locked(&self.0);
             kept.advance_to(tick);
             if let Some(known) = kept.results.get(&from).filter(|_| tick == kept.tick) {
                 return Ok(Arc::clone(known));
@@ -96,7 +97,7 @@ impl Memo {
         }
         // Not under the lock: others read other feeds.
         let looked = Arc::new(read()?);
-        let mut kept = self.kept();
+        let mut kept = locked(&self.0);
         if kept.tick == tick && kept.results.len() < KEPT_MAX {
             kept.results.insert(from, Arc::clone(&looked));
         }
@@ -114,24 +115,20 @@ impl Memo {
         read: impl FnOnce() -> Result<Option<SharedRow>, Problem>,
     ) -> Result<KnownRow, Problem> {
         {
-            let mut kept = self.kept();
+            let mut kept = locked(&self.0);
             kept.advance_to(tick);
             if let Some(known) = kept.rows.get(&key).filter(|_| tick == kept.tick) {
                 return Ok((known.clone(), true));
             }
         }
         let row = read()?.map(Arc::new);
-        let mut kept = self.kept();
+        let mut kept = locked(&self.0);
         let bytes = kept.row_bytes + row.as_ref().map_or(0, |row| row.text.len());
         if kept.tick == tick && kept.rows.len() < ROWS_KEPT_MAX && bytes <= ROWS_BYTES_MAX {
             kept.row_bytes = bytes;
             kept.rows.insert(key, row.clone());
         }
         Ok((row, false))
-    }
-
-    fn kept(&self) -> MutexGuard<'_, MemoEntries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -236,6 +233,6 @@ mod tests {
         for device in 0..=ROWS_KEPT_MAX {
             look(3, &format!("d{device}"));
         }
-        assert_eq!(memo.kept().rows.len(), ROWS_KEPT_MAX);
+        assert_eq!(locked(&memo.0).rows.len(), ROWS_KEPT_MAX);
     }
 }

@@ -2,9 +2,10 @@
 //! are one question to their partitions.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use base::Problem;
+use base::locks::locked;
 use engine::queues::{QueueName, QueueStats};
 use tokio::sync::Semaphore;
 
@@ -45,17 +46,13 @@ impl QueueMemo {
         names: &[QueueName],
     ) -> Result<Vec<QueueStats>, Problem> {
         let _turn = self.turns.acquire().await.expect("the turns are never closed");
-        let (mut stats, missing) = self.entries().known(look.tick, names);
+        let (mut stats, missing) = locked(&self.entries).known(look.tick, names);
         if !missing.is_empty() {
             let asked = look.api.queues().stats_of(&missing).await?;
-            self.entries().keep(look.tick, &asked);
+            locked(&self.entries).keep(look.tick, &asked);
             stats.extend(asked);
         }
         Ok(stats)
-    }
-
-    fn entries(&self) -> MutexGuard<'_, QueueEntries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

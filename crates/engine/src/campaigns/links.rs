@@ -6,8 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -275,10 +276,6 @@ impl PickLinks {
         let help = "Results of picks that were not told: too many wait for their receivers";
         registry.register("fieldpost_pick_results_dropped", help, self.results_dropped.clone());
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@
 //! client's next success or probe.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{Incarnation, PartitionId, Timestamp};
 use tokio::sync::Notify;
 
@@ -70,7 +71,7 @@ impl StaleClients {
 
     /// A client has stale devices in a partition, or none any more.
     pub(crate) fn set(&self, partition: PartitionId, client: Incarnation, stale: bool, now: Timestamp) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if stale {
             let probe_at = now.after(self.probe_every);
             // A probe that failed has changed nothing.
@@ -99,7 +100,7 @@ impl StaleClients {
         if self.known.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         state.tried.remove(&client);
         self.known.store(state.clients.len() + state.tried.len(), Ordering::Release);
         let Some(stale) = state.clients.get(&client) else { return };
@@ -111,7 +112,7 @@ impl StaleClients {
 
     /// A partition has more to tell than it told at once.
     pub(crate) fn go_on(&self, partition: PartitionId, client: Incarnation) {
-        self.lock().orders.insert(StaleOrder::all(partition, client));
+        locked(&self.state).orders.insert(StaleOrder::all(partition, client));
         self.changed.notify_one();
     }
 
@@ -121,12 +122,12 @@ impl StaleClients {
         if self.clients.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        self.lock().clients.keys().copied().take(limit).collect()
+        locked(&self.state).clients.keys().copied().take(limit).collect()
     }
 
     /// What is to be told again now.
     pub fn take(&self, now: Timestamp) -> Vec<StaleOrder> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let mut orders = std::mem::take(&mut state.orders);
         for (client, stale) in &mut state.clients {
             if stale.probe_at <= now
@@ -142,7 +143,7 @@ impl StaleClients {
     /// When the next probe is due.
     #[must_use]
     pub fn next_probe(&self) -> Option<Timestamp> {
-        self.lock().clients.values().map(|stale| stale.probe_at).min()
+        locked(&self.state).clients.values().map(|stale| stale.probe_at).min()
     }
 
     /// Waits until there may be more to take than a probe.
@@ -156,16 +157,12 @@ impl StaleClients {
         if self.clients.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.lock().clients.get(&client).map(|stale| stale.since)
+        locked(&self.state).clients.get(&client).map(|stale| stale.since)
     }
 
     /// Clients with stale devices.
     pub(crate) fn len(&self) -> usize {
         self.clients.load(Ordering::Acquire)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StaleState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use base::Incarnation;
+use base::locks::locked;
 use records::{Batch, Op};
 
 use super::live::WatchTarget;
@@ -90,7 +91,7 @@ impl Followers {
     }
 
     fn tell_all_of_campaigns(&self) {
-        for (watched, signal) in self.table().followers.values() {
+        for (watched, signal) in locked(&self.table).followers.values() {
             for (number, watched) in watched.iter().enumerate() {
                 if is_of_campaigns(watched) {
                     signal.tell(number);

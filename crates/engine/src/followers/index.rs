@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use base::locks::locked;
 use base::{Incarnation, PartitionId, Timestamp};
 
 use super::campaigns::results_followed;
@@ -190,7 +191,7 @@ impl FollowerIndex {
 impl Listener {
     fn tell(&self, update: &FollowerUpdate, place: Option<DevicePlace>) {
         if let Awaits::DeviceState = self.awaits {
-            self.signal.touched().0.extend(place);
+            locked(&self.signal.touched).0.extend(place);
         }
         // A whole feed has the stamp itself.
         if !matches!(self.awaits, Awaits::WholeFeed) {

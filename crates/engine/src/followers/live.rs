@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use base::locks::locked;
 use base::{PartitionId, Problem, Timestamp};
 use records::DeviceSlot;
 
@@ -106,7 +107,7 @@ impl LiveFollower {
     /// The devices that may have changed since the last time.
     #[must_use]
     pub fn touched(&self) -> Vec<DevicePlace> {
-        std::mem::take(&mut self.signal.touched().0).into_iter().collect()
+        std::mem::take(&mut locked(&self.signal.touched).0).into_iter().collect()
     }
 }
 
@@ -134,7 +135,7 @@ impl Engine {
             return Err(Problem::new(503, "too_many_live", detail));
         };
         // What is durable already may not be shown yet.
-        signal.touched().0.extend(all);
+        locked(&signal.touched).0.extend(all);
         signal.stamped(self.latest_stamp());
         (0..count).for_each(|thing| signal.tell(thing));
         Ok(LiveFollower { engine: self.clone(), number, signal })
@@ -188,14 +189,14 @@ mod tests {
             (None, all),
         ] {
             followers.tell(Timestamp(5), update.as_ref());
-            let touched = std::mem::take(&mut signal.touched().0);
+            let touched = std::mem::take(&mut locked(&signal.touched).0);
             assert_eq!(touched.into_iter().collect::<Vec<_>>(), expect, "{update:?}");
             let is_told = signal.told.swap(0, Ordering::SeqCst) != 0;
             assert_eq!(is_told, !expect.is_empty(), "{update:?}");
         }
         followers.remove_live(number);
         followers.tell(Timestamp(5), Some(&update(&[7], FeedSet::DEVICES)));
-        assert!(signal.touched().0.is_empty());
+        assert!(locked(&signal.touched).0.is_empty());
     }
 
     #[tokio::test]

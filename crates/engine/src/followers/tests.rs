@@ -50,7 +50,7 @@ fn whoever_follows_something_else_keeps_its_place() {
     let (followers, feed) = (Followers::default(), FollowedFeed::Events);
     let (number, _) = followers.add(Followed { feed: FollowedFeed::Quarantine, device: None }).expect("room");
     let (_, signal) = followers.replace(number, Followed { feed, device: None });
-    assert_eq!(followers.table().followers.len(), 1);
+    assert_eq!(locked(&followers.table).followers.len(), 1);
     followers.tell(Timestamp(5), Some(&update(FeedSet::EVENTS, &[7])));
     assert_ne!(signal.told.load(Ordering::SeqCst), 0);
 }

@@ -1,8 +1,9 @@
 //! What notices reach outside the registry: whoever posts them, those who follow them, and figures.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base::locks::locked;
 use base::{ClientId, Incarnation, LogLimit, PartitionId, Timestamp, hash};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -75,7 +76,7 @@ impl NoticeLinks {
 
     /// A subject is in another condition.
     pub(crate) fn signal(&self, signal: Signal) {
-        self.firing().note(&signal);
+        locked(&self.firing).note(&signal);
         if !self.pending.signal(signal) {
             self.left_out();
         }
@@ -83,13 +84,13 @@ impl NoticeLinks {
 
     /// The registry was loaded, and takes it that these conditions hold.
     pub(crate) fn registry_loaded(&self, standing: Vec<Signal>) {
-        let missed = self.firing().registry_loaded(standing);
+        let missed = locked(&self.firing).registry_loaded(standing);
         missed.into_iter().for_each(|signal| self.signal(signal));
     }
 
     /// Subjects of a topic that are in a lasting condition, as far as is known.
     pub(crate) fn firing_subjects(&self, topic: SignalTopic) -> Vec<String> {
-        self.firing().subjects(topic).map(ToOwned::to_owned).collect()
+        locked(&self.firing).subjects(topic).map(ToOwned::to_owned).collect()
     }
 
     /// Queues of a partition that are in a lasting condition, as far as is known.
@@ -108,13 +109,9 @@ impl NoticeLinks {
         [SignalTopic::Backlog, SignalTopic::DeadLetters].into_iter().flat_map(of_topic).collect()
     }
 
-    fn firing(&self) -> MutexGuard<'_, FiringConditions> {
-        self.firing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Devices were lost.
     pub(crate) fn lost(&self, now: Timestamp, lost: Vec<LostDevices>) {
-        let mut window = self.window();
+        let mut window = locked(&self.lost);
         // All of them go in.
         let begins = lost.into_iter().fold(false, |begins, lost| window.lost(now, lost) | begins);
         drop(window);
@@ -128,15 +125,11 @@ impl NoticeLinks {
     }
 
     pub(crate) fn window_ends_at(&self, window: Duration) -> Option<Timestamp> {
-        self.window().ends_at(window)
+        locked(&self.lost).ends_at(window)
     }
 
     pub(crate) fn end_window(&self, least: u32) -> Vec<LostGroup> {
-        self.window().end(least)
-    }
-
-    fn window(&self) -> MutexGuard<'_, LostTogether> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.lost).end(least)
     }
 
     pub(crate) fn noticed(&self, kind: NoticeKind) {

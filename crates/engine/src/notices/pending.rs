@@ -4,8 +4,9 @@
 //! taken yet: bounded by the subjects that there are.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use base::locks::locked;
 use tokio::sync::Notify;
 
 use super::{Condition, Signal, SignalTopic};
@@ -23,7 +24,7 @@ pub(crate) struct PendingSignals {
 impl PendingSignals {
     /// A subject is in another condition; false if that finds no room.
     pub(crate) fn signal(&self, signal: Signal) -> bool {
-        let mut signals = self.signals();
+        let mut signals = locked(&self.signals);
         let key = (signal.topic, signal.subject.clone());
         let is_known = signals.contains_key(&key);
         if !is_known && signals.len() >= SUBJECTS_MAX {
@@ -56,11 +57,7 @@ impl PendingSignals {
 
     /// Takes all there are.
     pub(crate) fn take_now(&self) -> Vec<Signal> {
-        std::mem::take(&mut *self.signals()).into_values().collect()
-    }
-
-    fn signals(&self) -> MutexGuard<'_, BTreeMap<(SignalTopic, Box<str>), Signal>> {
-        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut *locked(&self.signals)).into_values().collect()
     }
 }
 

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
 use records::{CommandStatus, MemberPlace, Rollout, RolloutCursor};
 use tokio::sync::Notify;
@@ -252,10 +253,6 @@ impl RolloutLinks {
         let hints = std::mem::take(&mut *locked(&self.hints));
         (!hints.is_empty()).then_some(hints)
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A device that a rollout means, and its time zone.

@@ -2,9 +2,10 @@
 //! that of two files of one name the later one stays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use base::locks::locked;
 use records::LOCAL_STORAGE;
 use tokio::sync::Notify;
 
@@ -49,7 +50,7 @@ impl BlockQueue {
             BlockWork::Move(block) => &block.to,
             BlockWork::Delete(file) | BlockWork::Moved { from: file, .. } => &file.storage,
         });
-        queue.locked().push_back(work);
+        locked(&queue.waiting).push_back(work);
         queue.added.notify_one();
     }
 
@@ -73,16 +74,16 @@ impl BlockQueue {
 
     /// A file is brought to a storage: until its row is durable it is no leftover.
     pub(super) fn begin(&self, file: &BlockFile) {
-        self.unsettled().insert(file.clone());
+        locked(&self.unsettled).insert(file.clone());
     }
 
     /// The row of a file is durable, or it will have none.
     pub(super) fn settle(&self, file: &BlockFile) {
-        self.unsettled().remove(file);
+        locked(&self.unsettled).remove(file);
     }
 
     pub(super) fn is_unsettled(&self, file: &BlockFile) -> bool {
-        self.unsettled().contains(file)
+        locked(&self.unsettled).contains(file)
     }
 
     /// Notes whether files may be left in a storage that no row has. Whether that was noted before.
@@ -94,18 +95,10 @@ impl BlockQueue {
     fn of(&self, storage: &str) -> &StorageQueue {
         self.elsewhere.get(storage).unwrap_or(&self.local)
     }
-
-    fn unsettled(&self) -> MutexGuard<'_, BTreeSet<BlockFile>> {
-        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl StorageQueue {
-    fn locked(&self) -> MutexGuard<'_, VecDeque<BlockWork>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take(&self) -> Option<BlockWork> {
-        self.locked().pop_front()
+        locked(&self.waiting).pop_front()
     }
 }

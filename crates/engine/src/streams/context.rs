@@ -2,9 +2,10 @@
 //! files of blocks, and figures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ::streams::FreeSpace;
+use base::locks::locked;
 use base::{LogLimit, PartitionId};
 use records::Batch;
 use store::{BlockStorages, Store};
@@ -118,7 +119,7 @@ impl StreamsContext {
     /// Notes what the disk with the data has left, for partitions that are loaded from now on.
     /// Whether that is news: those that run are to be told.
     pub fn disk_has(&self, room: FreeSpace) -> bool {
-        std::mem::replace(&mut *self.locked_free_space(), room) != room
+        std::mem::replace(&mut *locked(&self.free_space), room) != room
     }
 
     /// The number of a run that begins.
@@ -129,11 +130,7 @@ impl StreamsContext {
     /// What the disk has left, as far as it was told.
     #[must_use]
     pub fn free_space(&self) -> FreeSpace {
-        *self.locked_free_space()
-    }
-
-    fn locked_free_space(&self) -> MutexGuard<'_, FreeSpace> {
-        self.free_space.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.free_space)
     }
 
     /// A machine was loaded: readers see what is durable of its streams, and figures begin anew.

@@ -2,8 +2,9 @@
 //! in memory no more.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use base::locks::locked;
 use base::{Incarnation, Timestamp};
 
 use super::effect::{HandledBlocks, HandledBy};
@@ -58,14 +59,14 @@ impl UnloadedBlocks {
 impl HandlerLog {
     /// A block of a stream is being brought to a storage.
     pub(super) fn began(&self, stream: Incarnation, to: Box<str>) {
-        let mut streams = self.locked();
+        let mut streams = locked(&self.streams);
         make_room(&mut streams, stream);
         streams.entry(stream).or_default().moving = Some(to);
     }
 
     /// A handler did something.
     pub(super) fn add(&self, stream: Incarnation, handled: HandledBlocks) {
-        let mut streams = self.locked();
+        let mut streams = locked(&self.streams);
         make_room(&mut streams, stream);
         let of = streams.entry(stream).or_default();
         match handled.by.clone() {
@@ -85,7 +86,7 @@ impl HandlerLog {
     /// Blocks of a stream left memory.
     pub(super) fn unloaded(&self, stream: Incarnation, unloaded: UnloadedBlocks) {
         if unloaded.blocks > 0 {
-            let mut all = self.unloaded.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = locked(&self.unloaded);
             let of = all.entry(stream).or_default();
             of.blocks += unloaded.blocks;
             of.bytes += unloaded.bytes;
@@ -94,7 +95,7 @@ impl HandlerLog {
 
     /// Adds up what left memory since the last call.
     pub(super) fn add_unloaded(&self, now: Timestamp) {
-        let all = std::mem::take(&mut *self.unloaded.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = std::mem::take(&mut *locked(&self.unloaded));
         for (stream, UnloadedBlocks { blocks, bytes }) in all {
             let error = self.of(stream).unloaded.and_then(|before| before.error);
             self.add(stream, HandledBlocks { by: HandledBy::Unload, at: now, blocks, bytes, error });
@@ -103,11 +104,7 @@ impl HandlerLog {
 
     /// What handlers of a stream did.
     pub(super) fn of(&self, stream: Incarnation) -> HandledOfStream {
-        self.locked().get(&stream).cloned().unwrap_or_default()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, HashMap<Incarnation, HandledOfStream>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.streams).get(&stream).cloned().unwrap_or_default()
     }
 }
 

@@ -4,9 +4,10 @@
 //! position is durable, and whoever read before is told that somebody else does now.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{Incarnation, Problem, Timestamp};
 use tokio::sync::Notify;
 
@@ -55,20 +56,16 @@ impl ReaderHold {
 }
 
 impl ReaderHolds {
-    fn held(&self) -> MutexGuard<'_, HeldSubscriptions> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Who has a subscription.
     pub(super) fn reader(&self, stream: Incarnation, name: &str, now: Timestamp) -> Option<Box<str>> {
-        let held = self.held();
+        let held = locked(&self.held);
         let hold = held.by_key.get(&(stream, Box::from(name)))?;
         hold.holds(now).then(|| hold.reader.clone())
     }
 
     /// A reader begins a call: under which hold.
     fn begin(&self, key: &HeldKey, reader: &str, ttl: Duration, now: Timestamp) -> Result<u64, Problem> {
-        let mut held = self.held();
+        let mut held = locked(&self.held);
         held.numbers += 1;
         let number = held.numbers;
         if held.by_key.len() >= PRUNED_FROM.max(2 * held.left) {
@@ -95,17 +92,17 @@ impl ReaderHolds {
 
     /// The subscription is gone: whoever read it holds nothing.
     pub(super) fn forget(&self, stream: Incarnation, name: &str) {
-        self.held().by_key.remove(&(stream, Box::from(name)));
+        locked(&self.held).by_key.remove(&(stream, Box::from(name)));
         self.forgotten.notify_waiters();
     }
 
     /// Whether a reader has a subscription under that hold.
     fn has(&self, key: &HeldKey, number: u64) -> bool {
-        self.held().by_key.get(key).is_some_and(|hold| hold.number == number)
+        locked(&self.held).by_key.get(key).is_some_and(|hold| hold.number == number)
     }
 
     fn end(&self, key: &HeldKey, number: u64, now: Timestamp) {
-        let mut held = self.held();
+        let mut held = locked(&self.held);
         let Some(hold) = held.by_key.get_mut(key).filter(|hold| hold.number == number) else { return };
         hold.calls = hold.calls.saturating_sub(1);
         hold.until = now.after(hold.ttl);
@@ -119,7 +116,7 @@ impl ReaderHolds {
         reader: &str,
         now: Timestamp,
     ) -> Result<(), Problem> {
-        let mut held = self.held();
+        let mut held = locked(&self.held);
         match held.by_key.get_mut(&(stream, Box::from(name))) {
             Some(hold) if *hold.reader == *reader => hold.until = now.after(hold.ttl),
             Some(hold) if hold.holds(now) => return Err(busy(name, &hold.reader)),
@@ -232,6 +229,6 @@ mod tests {
             let hold = holds.begin(&key, "a", TTL, now).expect("free");
             holds.end(&key, hold, now);
         }
-        assert!(holds.held().by_key.len() <= PRUNED_FROM, "{}", holds.held().by_key.len());
+        assert!(locked(&holds.held).by_key.len() <= PRUNED_FROM, "{}", locked(&holds.held).by_key.len());
     }
 }

@@ -1,12 +1,13 @@
 //! Indexes of blocks that were read lately, in bounded memory and for a bounded time.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ::streams::{BlockIndex, BlockName};
 
 use base::Incarnation;
+use base::locks::locked;
 use tokio::sync::Notify;
 
 use super::handler_log::UnloadedBlocks;
@@ -42,7 +43,7 @@ impl IndexCache {
     }
 
     pub(super) fn get(&self, name: BlockName) -> Option<Arc<BlockIndex>> {
-        let mut kept = self.locked();
+        let mut kept = locked(&self.kept);
         kept.uses += 1;
         let use_number = kept.uses;
         let found = kept.indexes.get_mut(&name)?;
@@ -52,7 +53,7 @@ impl IndexCache {
 
     /// Whether the index of a block is in memory.
     pub(super) fn has(&self, name: BlockName) -> bool {
-        self.locked().indexes.contains_key(&name)
+        locked(&self.kept).indexes.contains_key(&name)
     }
 
     /// Keeps an index. Where there is no room, half of the others go: those used longest ago.
@@ -61,7 +62,7 @@ impl IndexCache {
         if bytes > self.bytes_max / 2 {
             return;
         }
-        let mut kept = self.locked();
+        let mut kept = locked(&self.kept);
         if kept.bytes + bytes > self.bytes_max {
             let mut uses: Vec<u64> = kept.indexes.values().map(|kept| kept.use_number).collect();
             uses.sort_unstable();
@@ -81,12 +82,12 @@ impl IndexCache {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.locked().indexes.is_empty()
+        locked(&self.kept).indexes.is_empty()
     }
 
     /// The streams of which there are indexes.
     pub(super) fn streams(&self) -> BTreeSet<Incarnation> {
-        self.locked().indexes.keys().map(|name| name.stream).collect()
+        locked(&self.kept).indexes.keys().map(|name| name.stream).collect()
     }
 
     /// Lets go of the indexes of streams that were not used for as long as `kept_for` says of their
@@ -97,7 +98,7 @@ impl IndexCache {
         mut kept_for: impl FnMut(Incarnation) -> Duration,
     ) -> Vec<(Incarnation, UnloadedBlocks)> {
         let mut gone: HashMap<Incarnation, UnloadedBlocks> = HashMap::default();
-        let mut kept = self.locked();
+        let mut kept = locked(&self.kept);
         let mut freed = 0;
         kept.indexes.retain(|name, kept| {
             let stays = now.saturating_duration_since(kept.used_at) < kept_for(name.stream);
@@ -109,9 +110,5 @@ impl IndexCache {
         });
         kept.bytes -= freed;
         gone.into_iter().collect()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, KeptIndexes> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

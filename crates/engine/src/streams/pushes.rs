@@ -2,8 +2,9 @@
 //! when one is made, changed or gone.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use base::locks::locked;
 use base::{PartitionId, Timestamp};
 use tokio::sync::Notify;
 
@@ -68,13 +69,9 @@ impl KnownPushes {
 }
 
 impl PushedSubscriptions {
-    fn known(&self) -> MutexGuard<'_, KnownPushes> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A machine was loaded: these are pushed in its partition, and no others.
     pub(super) fn partition_loaded(&self, partition: PartitionId, pushed: &[(StreamName, Box<str>)]) {
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         known.by_key.retain(|_, push| push.partition != partition);
         for (stream, subscription) in pushed.iter().cloned() {
             known.put(partition, PushKey { stream, subscription });
@@ -85,7 +82,7 @@ impl PushedSubscriptions {
 
     pub(super) fn change(&self, partition: PartitionId, change: PushChange) {
         let PushChange { stream, subscription, is_pushed } = change;
-        let (key, mut known) = (PushKey { stream, subscription }, self.known());
+        let (key, mut known) = (PushKey { stream, subscription }, locked(&self.known));
         if is_pushed {
             known.put(partition, key);
         } else {
@@ -97,15 +94,15 @@ impl PushedSubscriptions {
 
     /// How many there are.
     pub(super) fn len(&self) -> usize {
-        self.known().by_key.len()
+        locked(&self.known).by_key.len()
     }
 
     pub(super) fn has(&self, key: &PushKey) -> bool {
-        self.known().by_key.contains_key(key)
+        locked(&self.known).by_key.contains_key(key)
     }
 
     pub(super) fn all(&self) -> Vec<PushTarget> {
-        let known = self.known();
+        let known = locked(&self.known);
         let target = |(key, push): (&PushKey, &KnownPush)| PushTarget {
             key: key.clone(),
             generation: push.generation,
@@ -119,7 +116,7 @@ impl PushedSubscriptions {
 
     /// Notes what came of the latest post.
     pub(super) fn note(&self, target: &PushTarget, failure: Option<PushFailure>) {
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         let push = known.by_key.get_mut(&target.key);
         if let Some(push) = push.filter(|push| push.generation == target.generation) {
             push.failure = failure;
@@ -127,6 +124,6 @@ impl PushedSubscriptions {
     }
 
     pub(super) fn failure(&self, key: &PushKey) -> Option<PushFailure> {
-        self.known().by_key.get(key)?.failure.clone()
+        locked(&self.known).by_key.get(key)?.failure.clone()
     }
 }

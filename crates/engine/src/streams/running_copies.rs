@@ -2,9 +2,10 @@
 //! or gone, and notes here how it goes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::PartitionId;
+use base::locks::locked;
 use fleet::Selection;
 use records::ReportsCopy;
 use tokio::sync::Notify;
@@ -88,13 +89,9 @@ impl RunningCopies {
         Self { known, gatherings, changed, moved }
     }
 
-    fn known(&self) -> MutexGuard<'_, KnownCopies> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A machine was loaded: its partition has these copies, which run or rest, and no others.
     pub(super) fn partition_loaded(&self, partition: PartitionId, copies: &[LoadedCopy]) {
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         known.by_key.retain(|_, copy| copy.partition != partition);
         copies.iter().cloned().for_each(|copy| known.put(partition, copy));
         self.gatherings.set(known.gathering());
@@ -107,7 +104,7 @@ impl RunningCopies {
         let key = CopyKey { stream, copy };
         let is_other = kind != CopyChangeKind::Moved;
         if is_other {
-            let mut known = self.known();
+            let mut known = locked(&self.known);
             match kind {
                 CopyChangeKind::Moved => {}
                 CopyChangeKind::Put { runs, reports } => {
@@ -126,25 +123,25 @@ impl RunningCopies {
     /// Those of kind `reports`.
     #[cfg(test)]
     pub(super) fn gathering(&self) -> Vec<Gathering> {
-        self.known().gathering()
+        locked(&self.known).gathering()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.known().by_key.len()
+        locked(&self.known).by_key.len()
     }
 
     pub(super) fn has(&self, key: &CopyKey) -> bool {
-        self.known().by_key.contains_key(key)
+        locked(&self.known).by_key.contains_key(key)
     }
 
     /// Some of them, in order of stream and name.
     pub(super) fn keys(&self, limit: usize) -> Vec<CopyKey> {
-        self.known().by_key.keys().take(limit).cloned().collect()
+        locked(&self.known).by_key.keys().take(limit).cloned().collect()
     }
 
     /// Those that run.
     pub(super) fn all(&self) -> Vec<CopyTarget> {
-        let known = self.known();
+        let known = locked(&self.known);
         let running = known.by_key.iter().filter(|(_, copy)| copy.runs);
         running.map(|(key, copy)| CopyTarget { key: key.clone(), generation: copy.generation }).collect()
     }
@@ -160,7 +157,7 @@ impl RunningCopies {
 
     /// Notes how a copy goes.
     pub(super) fn note(&self, target: &CopyTarget, status: CopyStatus) {
-        let mut known = self.known();
+        let mut known = locked(&self.known);
         let copy = known.by_key.get_mut(&target.key);
         if let Some(copy) = copy.filter(|copy| copy.generation == target.generation) {
             copy.status = status;
@@ -168,6 +165,6 @@ impl RunningCopies {
     }
 
     pub(super) fn status(&self, key: &CopyKey) -> Option<CopyStatus> {
-        self.known().by_key.get(key).map(|copy| copy.status.clone())
+        locked(&self.known).by_key.get(key).map(|copy| copy.status.clone())
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::PartitionId;
+use base::locks::locked;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -49,12 +50,12 @@ impl StorageWatch {
     /// Storages that cannot be used, and why; those with blocks that are not among the settings
     /// too.
     pub(super) fn all_away(&self) -> Vec<(Box<str>, Box<str>)> {
-        let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = locked(&self.unknown);
         let unknown = unknown.iter().map(|(name, blocks)| {
             let why = format!("{blocks} blocks lie there, and it is not among the settings");
             (name.clone(), why.into_boxed_str())
         });
-        let away: Vec<_> = self.away().iter().map(|(name, why)| (name.clone(), why.clone())).collect();
+        let away: Vec<_> = locked(&self.away).iter().map(|(name, why)| (name.clone(), why.clone())).collect();
         away.into_iter().chain(unknown).collect()
     }
 
@@ -84,14 +85,10 @@ impl StorageWatch {
         registry.register("fieldpost_streams_moves_failed", help, self.failed.clone());
     }
 
-    fn away(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Box<str>>> {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A storage was looked at. Whether that is news.
     fn found(&self, storage: &str, problem: Option<&str>) {
         self.reachable.get_or_create(&label(storage)).set(i64::from(problem.is_none()));
-        let mut away = self.away();
+        let mut away = locked(&self.away);
         let before = match problem {
             Some(problem) => away.insert(storage.into(), problem.into()),
             None => away.remove(storage),
@@ -168,7 +165,7 @@ impl StreamsContext {
             })?;
         }
         let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let mut unknown = self.watch.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unknown = locked(&self.watch.unknown);
         unknown.retain(|name, _| all.get(name).is_some_and(|(blocks, _)| *blocks > 0));
         for (name, (blocks, bytes)) in &all {
             self.watch.blocks.get_or_create(&label(name)).set(whole(*blocks));

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
+use base::locks::locked;
 use base::{Incarnation, PartitionId, Timestamp};
 use records::StreamChunk;
 use tokio::sync::Notify;
@@ -157,12 +158,12 @@ impl OpenTails {
             }
             TailChange::Ids(bytes) => {
                 if let Some(tail) = self.get(name) {
-                    tail.locked().id_bytes = bytes;
+                    locked(&tail.end).id_bytes = bytes;
                 }
             }
             TailChange::Stored { last, bytes } => {
                 if let Some(tail) = self.get(name) {
-                    tail.locked().stored.push_back((last, bytes));
+                    locked(&tail.end).stored.push_back((last, bytes));
                     self.handled.unloaded(tail.stream, tail.take_unloaded());
                     self.stored.notify_one();
                 }
@@ -181,7 +182,7 @@ impl OpenTails {
                 let closed = self.tails.write().unwrap_or_else(PoisonError::into_inner).remove(name);
                 if let Some((_, tail)) = closed {
                     self.left(&tail);
-                    let unloaded = tail.locked().take_unloaded_before(u64::MAX);
+                    let unloaded = locked(&tail.end).take_unloaded_before(u64::MAX);
                     self.handled.unloaded(tail.stream, unloaded);
                 }
                 self.tell(name);
@@ -191,13 +192,13 @@ impl OpenTails {
 
     /// A stream has left memory, with all that it had there.
     fn left(&self, tail: &OpenTail) {
-        let mut recent = self.recent();
+        let mut recent = locked(&self.recent);
         recent.took_out(tail.leave());
     }
 
     fn grew(&self, tail: &Arc<OpenTail>, chunk: Arc<StreamChunk>) {
         let (first, bytes) = (chunk.first, bytes_of(&chunk));
-        let mut end = tail.locked();
+        let mut end = locked(&tail.end);
         end.next = first + u64::from(chunk.messages);
         end.bytes += bytes;
         end.chunks.push_back(chunk);
@@ -206,7 +207,7 @@ impl OpenTails {
     /// What is durable may leave memory, when it is its turn.
     fn saved(&self, tail: &Arc<OpenTail>, saved: u64) {
         let newly = tail.take_saved(saved);
-        let mut recent = self.recent();
+        let mut recent = locked(&self.recent);
         for (first, bytes) in newly {
             recent.bytes += bytes;
             let (tail, unloaded_to) = (Arc::downgrade(tail), Arc::clone(&tail.unloaded_to));
@@ -218,7 +219,7 @@ impl OpenTails {
 
     /// Lets go of the oldest chunks that are durable, where all hold too much.
     fn shrink(&self) {
-        let mut recent = self.recent();
+        let mut recent = locked(&self.recent);
         while recent.bytes > self.bytes_max {
             let Some(oldest) = recent.order.pop_front() else { return };
             if oldest.is_unloaded() {
@@ -238,7 +239,7 @@ impl OpenTails {
     pub(super) fn unload(&self, mut kept_since: impl FnMut(Incarnation) -> Timestamp) {
         for tail in self.with_stored() {
             // With all of a stream's chunks in one piece: what one counts the other must see.
-            let mut recent = self.recent();
+            let mut recent = locked(&self.recent);
             recent.took_out(tail.unload_before(kept_since(tail.stream)));
             drop(recent);
             self.handled.unloaded(tail.stream, tail.take_unloaded());
@@ -261,13 +262,9 @@ impl OpenTails {
         tails.values().map(|(_, tail)| tail).filter(|tail| tail.has_stored()).cloned().collect()
     }
 
-    fn recent(&self) -> MutexGuard<'_, RecentChunks> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Wakes whoever waits for a stream.
     fn tell(&self, name: &StreamName) {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = locked(&self.waiting);
         if let Some((_, told)) = waiting.get(name) {
             told.notify_waiters();
         }
@@ -275,7 +272,7 @@ impl OpenTails {
 
     /// Where to wait for a stream to change.
     pub(super) fn wait(&self, name: &StreamName) -> TailWaiter<'_> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.waiting);
         let (count, told) = waiting.entry(name.clone()).or_default();
         *count += 1;
         TailWaiter { tails: self, name: name.clone(), told: Arc::clone(told) }
@@ -291,7 +288,7 @@ pub(super) struct TailWaiter<'a> {
 
 impl Drop for TailWaiter<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.tails.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.tails.waiting);
         if let Some((count, _)) = waiting.get_mut(&self.name) {
             *count -= 1;
             if *count == 0 {
@@ -340,13 +337,9 @@ impl TailEnd {
 }
 
 impl OpenTail {
-    fn locked(&self) -> MutexGuard<'_, TailEnd> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Chunks that are durable and were not before: their first messages and their bytes.
     fn take_saved(&self, saved: u64) -> Vec<(u64, usize)> {
-        let mut end = self.locked();
+        let mut end = locked(&self.end);
         end.saved = end.saved.max(saved);
         let (from, until) = (end.queued, end.saved);
         let is_saved = |chunk: &&Arc<StreamChunk>| chunk.first + u64::from(chunk.messages) <= until;
@@ -361,13 +354,13 @@ impl OpenTail {
 
     /// Lets go of the first chunk, if it is this one.
     fn let_first_go(&self, first: u64) {
-        self.locked().pop_first(|chunk| chunk.first == first);
+        locked(&self.end).pop_first(|chunk| chunk.first == first);
     }
 
     /// Lets go of the first chunks that are of stored blocks and were received before a time: how
     /// many chunks and bytes.
     fn unload_before(&self, since: Timestamp) -> (usize, usize) {
-        let mut end = self.locked();
+        let mut end = locked(&self.end);
         if end.has_left {
             return (0, 0);
         }
@@ -384,7 +377,7 @@ impl OpenTail {
 
     /// Nothing of it counts any more. Chunks and bytes that have counted.
     fn leave(&self) -> (usize, usize) {
-        let mut end = self.locked();
+        let mut end = locked(&self.end);
         end.has_left = true;
         self.unloaded_to.store(u64::MAX, Ordering::Release);
         let counted = end.chunks.iter().take_while(|chunk| chunk.first < end.queued);
@@ -392,34 +385,34 @@ impl OpenTail {
     }
 
     fn has_stored(&self) -> bool {
-        !self.locked().stored.is_empty()
+        !locked(&self.end).stored.is_empty()
     }
 
     /// Blocks of which nothing is here any more.
     fn take_unloaded(&self) -> UnloadedBlocks {
-        let mut end = self.locked();
+        let mut end = locked(&self.end);
         let start = end.start;
         end.take_unloaded_before(start)
     }
 
     /// Whether messages up to this one are here, or some of them.
     pub(super) fn has_before(&self, last: u64) -> bool {
-        let end = self.locked();
+        let end = locked(&self.end);
         !end.chunks.is_empty() && end.start <= last
     }
 
     pub(super) fn next(&self) -> u64 {
-        self.locked().next
+        locked(&self.end).next
     }
 
     /// All before is durable.
     pub(super) fn saved(&self) -> u64 {
-        self.locked().saved
+        locked(&self.end).saved
     }
 
     /// Messages from `from` on, until they hold so many bytes.
     pub(super) fn read(&self, from: u64, bytes_max: usize) -> TailRead {
-        let end = self.locked();
+        let end = locked(&self.end);
         let at = end.chunks.partition_point(|chunk| chunk.first + u64::from(chunk.messages) <= from);
         let mut bytes = 0;
         let within = |chunk: &&Arc<StreamChunk>| {
@@ -432,7 +425,7 @@ impl OpenTail {
     }
 
     pub(super) fn stands(&self) -> TailStands {
-        let end = self.locked();
+        let end = locked(&self.end);
         let unsaved = end.chunks.iter().rev().take_while(|chunk| chunk.first >= end.saved);
         let unsaved = unsaved.fold((0, 0), |(messages, bytes), chunk| {
             (messages + u64::from(chunk.messages), bytes + chunk.bytes.len() as u64)

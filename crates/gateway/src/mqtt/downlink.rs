@@ -5,9 +5,10 @@
 //! because the engine sends it again until the device answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use base::DeviceId;
+use base::locks::locked;
 use engine::{Downlink, Engine, PublishedCommand};
 
 use super::fan_out::{Queued, Slow, Watched, Watcher, Watchers, Watches};
@@ -81,12 +82,12 @@ impl CommandRoutes {
 
     /// Has commands come to a connection: whether there was room for that.
     pub(super) fn add(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: Watched) -> bool {
-        self.watchers().add(watcher, watched) != Watches::NoRoom
+        locked(&self.watchers).add(watcher, watched) != Watches::NoRoom
     }
 
     /// No longer.
     pub(super) fn remove(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: Watched) {
-        self.watchers().remove(watcher, watched);
+        locked(&self.watchers).remove(watcher, watched);
     }
 
     /// The connection ended.
@@ -109,7 +110,7 @@ impl CommandRoutes {
     }
 
     pub(super) fn publish(&self, command: &PublishedCommand) {
-        let watchers = self.watchers().of(command.device.as_str());
+        let watchers = locked(&self.watchers).of(command.device.as_str());
         if watchers.is_empty() {
             return self.metrics.dropped.count("nobody");
         }
@@ -118,7 +119,7 @@ impl CommandRoutes {
         };
         for watcher in watchers {
             let dropped = {
-                let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut slow = locked(&self.slow);
                 watcher.put(&copy, &mut slow, &self.waiting_bytes)
             };
             (0..dropped).for_each(|_| self.metrics.dropped.count("slow"));
@@ -128,10 +129,6 @@ impl CommandRoutes {
 
     fn show_waiting(&self) {
         self.metrics.waiting_bytes.set(self.waiting_bytes.load(Ordering::Relaxed) as i64);
-    }
-
-    fn watchers(&self) -> MutexGuard<'_, Watchers<CommandCopy>> {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,9 +9,10 @@ mod topics;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
+use base::locks::locked;
 use base::{DeviceId, Kind};
 use engine::Engine;
 use engine::intake::Accepted;
@@ -125,7 +126,7 @@ impl Mirror {
 
     /// Shows a connection what it watches: whether there was room for that.
     pub(super) fn watch(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: Watched) -> bool {
-        let watches = self.watchers().add(watcher, watched);
+        let watches = locked(&self.watchers).add(watcher, watched);
         if watches == Watches::New {
             self.watched.fetch_add(1, Ordering::Relaxed);
             self.metrics.watched.inc();
@@ -135,7 +136,7 @@ impl Mirror {
 
     /// No longer.
     pub(super) fn unwatch(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: Watched) {
-        if self.watchers().remove(watcher, watched) {
+        if locked(&self.watchers).remove(watcher, watched) {
             self.watched.fetch_sub(1, Ordering::Relaxed);
             self.metrics.watched.dec();
         }
@@ -160,7 +161,7 @@ impl Mirror {
     fn take(&self, Accepted { source, received, .. }: Accepted<'_>) {
         let topic = received.topic.map(Box::from);
         let item = Item { topic, payload: received.payload.into(), source };
-        let mut incoming = self.incoming();
+        let mut incoming = locked(&self.incoming);
         if incoming.closed {
             return;
         }
@@ -178,7 +179,7 @@ impl Mirror {
         let (mut kinds, mut slow) = (Kinds::default(), Slow::default());
         loop {
             let items = {
-                let mut incoming = self.incoming();
+                let mut incoming = locked(&self.incoming);
                 while incoming.items.is_empty() && !incoming.closed {
                     incoming = self.came.wait(incoming).unwrap_or_else(PoisonError::into_inner);
                 }
@@ -195,7 +196,7 @@ impl Mirror {
     }
 
     pub(super) fn close(&self) {
-        self.incoming().closed = true;
+        locked(&self.incoming).closed = true;
         self.came.notify_all();
     }
 
@@ -203,7 +204,7 @@ impl Mirror {
         let topic = topic.or_else(|| self.state_topic(&payload, kinds));
         let Some(topic) = topic else { return };
         let device = self.kinds.device_level(&topic).unwrap_or_default();
-        let watchers = self.watchers().of(device);
+        let watchers = locked(&self.watchers).of(device);
         let may_see: Vec<_> = watchers.into_iter().filter(|watcher| self.may_see(watcher, device)).collect();
         let shown = Arc::new(ReportCopy { topic, payload, source });
         for watcher in may_see {
@@ -226,14 +227,6 @@ impl Mirror {
         let report = decode::object(payload, None, Rules::of(&self.engine)).ok()?;
         let kind = kinds.of(&self.engine, &report.device)?;
         Some(format!("dev/{}/{}/state", kind.as_str(), report.device.as_str()).into())
-    }
-
-    fn watchers(&self) -> MutexGuard<'_, Watchers<ReportCopy>> {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn incoming(&self) -> MutexGuard<'_, Incoming> {
-        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

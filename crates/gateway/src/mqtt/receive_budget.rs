@@ -5,10 +5,11 @@
 //! the disk hangs, or far more comes than can be made durable. Then none reads on until others have
 //! settled what they hold.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use base::locks::locked;
 use prometheus_client::metrics::gauge::Gauge;
 
 /// A number of bytes that many hold together.
@@ -36,7 +37,7 @@ impl ReceiveBudget {
         if !self.is_full() {
             return Poll::Ready(());
         }
-        let mut waiting = self.waiting();
+        let mut waiting = locked(&self.waiting);
         // Whoever gives back looks for waiting ones afterwards: so either it sees this one, or this
         // one sees the room. Being woken twice does no harm; being asked twice in a row is what
         // happens.
@@ -59,13 +60,9 @@ impl ReceiveBudget {
         let was = self.bytes.fetch_sub(before - now, Ordering::SeqCst);
         self.gauge.dec_by((before - now) as i64);
         if was >= self.bytes_max && was - (before - now) < self.bytes_max {
-            let all = std::mem::take(&mut *self.waiting());
+            let all = std::mem::take(&mut *locked(&self.waiting));
             all.into_iter().for_each(Waker::wake);
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,9 +10,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use base::locks::locked;
 use net::listen::{Capacity, CapacityPermit};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -89,7 +90,7 @@ impl Sessions {
     /// it is over; `None` if too many of that login are still ending, or wait for those.
     pub(super) async fn place(&self, login: u32, seats_max: usize) -> Option<CapacityPermit> {
         let places = {
-            let mut table = self.table();
+            let mut table = locked(&self.table);
             let places_max = connections_with_ending_max(seats_max);
             Arc::clone(table.places.entry(login).or_insert_with(|| Arc::new(Capacity::new(places_max))))
         };
@@ -132,7 +133,7 @@ impl Sessions {
         seats_max: usize,
     ) -> Option<(Seat, Option<oneshot::Receiver<SessionState>>, bool)> {
         let (end, orders) = oneshot::channel();
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         if table.stopping {
             return None;
         }
@@ -152,7 +153,7 @@ impl Sessions {
     /// Tells every connection to end and lets no other in.
     pub(super) fn stop(&self) {
         let all = {
-            let mut table = self.table();
+            let mut table = locked(&self.table);
             table.stopping = true;
             std::mem::take(&mut table.by_name)
         };
@@ -160,10 +161,6 @@ impl Sessions {
             // A connection that has ended by itself needs no order.
             drop(end.send(Order::Stop));
         }
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -246,7 +243,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut table = self.sessions.table();
+        let mut table = locked(&self.sessions.table);
         if table.by_name.get(&self.name).is_some_and(|entry| entry.number == self.number) {
             table.by_name.remove(&self.name);
         }
@@ -287,9 +284,9 @@ mod tests {
         let older = sessions.take_seat(0, "a", true, MANY).expect("a seat").0;
         let newer = sessions.take_seat(0, "a", true, MANY).expect("a seat").0;
         drop(older);
-        assert_eq!(sessions.table().by_name.len(), 1);
+        assert_eq!(locked(&sessions.table).by_name.len(), 1);
         drop(newer);
-        let table = sessions.table();
+        let table = locked(&sessions.table);
         assert!(table.by_name.is_empty() && table.by_login.is_empty() && table.waiting.is_empty());
     }
 

@@ -5,9 +5,10 @@
 //! message another `Streaming` goes on with it.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
 
+use base::locks::locked;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use http::Extensions;
@@ -29,17 +30,9 @@ impl<B> CallBody<B> {
 
     /// The bytes of a large message that was just given out.
     fn take_ended_large(&self) -> Option<usize> {
-        let mut body = self.lock();
+        let mut body = locked(&self.0);
         std::mem::take(&mut body.is_large_over).then_some(body.message.bytes)
     }
-
-    fn lock(&self) -> MutexGuard<'_, Guarded<B>> {
-        locked(&self.0)
-    }
-}
-
-fn locked<B>(body: &Mutex<Guarded<B>>) -> MutexGuard<'_, Guarded<B>> {
-    body.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B> Clone for CallBody<B> {
@@ -56,11 +49,11 @@ where
     type Error = Status;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut *self.lock()).poll_frame(cx)
+        Pin::new(&mut *locked(&self.0)).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.lock().is_end_stream()
+        locked(&self.0).is_end_stream()
     }
 }
 

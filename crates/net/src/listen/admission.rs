@@ -8,10 +8,11 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::address;
+use base::locks::locked;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -189,7 +190,7 @@ impl ConnectionPool {
             }
             let now = Instant::now();
             let somebody_leaves = self.evict(peer, now) > 0;
-            if self.table().has(peer) >= self.share {
+            if locked(&self.table).has(peer) >= self.share {
                 let until = *waits_until.get_or_insert_with(|| now + self.wait_max(somebody_leaves, now));
                 if now >= until {
                     return None;
@@ -206,7 +207,7 @@ impl ConnectionPool {
         if somebody_leaves {
             return ASKED_TO_LEAVE_MAX;
         }
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         if table.next_standstill.is_some_and(|next| now < next) {
             return Duration::ZERO;
         }
@@ -221,7 +222,7 @@ impl ConnectionPool {
 
     fn admit(self: &Arc<Self>, place: CapacityPermit, peer: SocketAddr) -> PooledConnection {
         let state = Arc::new(ConnectionState::new(peer, self.start, self.enters_as));
-        let mut table = self.table();
+        let mut table = locked(&self.table);
         table.entered += 1;
         let number = table.entered;
         *table.by_source.entry(Source::of(peer)).or_default() += 1;
@@ -234,7 +235,7 @@ impl ConnectionPool {
     fn evict(&self, newcomer: SocketAddr, now: Instant) -> usize {
         let now_ms = millis(self.start, now);
         let (mut leaving, for_few): (Vec<_>, _) = {
-            let table = self.table();
+            let table = locked(&self.table);
             let for_few = table.has(newcomer) < self.share;
             let ranked = table.states.values().filter_map(|state| {
                 let shares = AddressShares { of_many: table.has(state.peer) > self.share, for_few };
@@ -255,10 +256,6 @@ impl ConnectionPool {
             state.leave.notify_one();
         }
         leaving.len()
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -413,7 +410,7 @@ impl PooledConnection {
     pub async fn evicted(&self) {
         loop {
             self.state.leave.notified().await;
-            let of_many = self.pool.table().has(self.state.peer) > self.pool.share;
+            let of_many = locked(&self.pool.table).has(self.state.peer) > self.pool.share;
             let for_few = self.state.leaves_for_few.load(Ordering::Relaxed);
             let now_ms = millis(self.pool.start, Instant::now());
             if self.state.rank(now_ms, AddressShares { of_many, for_few }).is_some() {
@@ -425,7 +422,7 @@ impl PooledConnection {
 
 impl Drop for PooledConnection {
     fn drop(&mut self) {
-        let mut table = self.pool.table();
+        let mut table = locked(&self.pool.table);
         table.states.remove(&self.number);
         let source = Source::of(self.state.peer);
         if let Some(states) = table.by_source.get_mut(&source) {

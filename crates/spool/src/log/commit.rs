@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use base::Timestamp;
+use base::locks::locked;
 use blocklog::DiskFile;
 
 use super::{SpoolFullChoice, SpoolLog, segment_name};
@@ -54,7 +55,7 @@ struct OpenSegment {
 
 impl SpoolWriter {
     pub(super) fn new(log: Arc<SpoolLog>, next_number: u64, numbers_end: u64) -> Self {
-        let newest_received = log.index().newest_received;
+        let newest_received = locked(&log.index).newest_received;
         Self { log, open: None, next_number, numbers_end, newest_received, buffer: Vec::new() }
     }
 
@@ -92,7 +93,7 @@ impl SpoolWriter {
     fn admit(&self, request: &[SpoolEntry], admission: &mut AppendAdmission) -> Result<u64, AppendError> {
         let bytes: u64 = request.iter().map(|entry| entry.body.len() as u64 + RECORD_REST_BYTES).sum();
         let is_new = {
-            let index = self.log.index();
+            let index = locked(&self.log.index);
             let new = request.iter().map(|entry| &entry.destination);
             let new: HashSet<_> = new
                 .filter(|new| !index.lanes.contains_key(new) && !admission.destinations.contains(*new))
@@ -112,7 +113,7 @@ impl SpoolWriter {
     /// Sees to it that so many bytes fit.
     fn make_room(&self, bytes: u64) -> Result<(), AppendError> {
         let options = &self.log.options;
-        let has_room = || self.log.index().disk_bytes() + bytes <= options.bytes_max;
+        let has_room = || locked(&self.log.index).disk_bytes() + bytes <= options.bytes_max;
         if has_room() {
             return Ok(());
         }
@@ -139,7 +140,7 @@ impl SpoolWriter {
     /// Writes and syncs.
     fn append(&mut self, entries: Vec<SpoolEntry>) -> io::Result<()> {
         self.reserve(entries.len() as u64)?;
-        let identity = self.log.saved().identity;
+        let identity = locked(&self.log.state).identity;
         self.buffer.clear();
         let mut placed = Vec::with_capacity(entries.len());
         let first = self.next_number;
@@ -154,7 +155,7 @@ impl SpoolWriter {
         }
         let segment = self.segment_for(first)?;
         let written = self.write(segment);
-        let mut index = self.log.index();
+        let mut index = locked(&self.log.index);
         if let Some(segment) = index.segments.get_mut(&segment) {
             segment.is_written = false;
             segment.is_closed |= written.is_err();
@@ -200,7 +201,7 @@ impl SpoolWriter {
         if let Some(open) = &self.open {
             let fits = open.length == 0
                 || open.length + self.buffer.len() as u64 <= self.log.options.segment_bytes();
-            let mut index = self.log.index();
+            let mut index = locked(&self.log.index);
             if let Some(segment) = index.segments.get_mut(&open.first).filter(|segment| !segment.is_closed) {
                 segment.is_written = fits;
                 segment.is_closed = !fits;
@@ -214,7 +215,7 @@ impl SpoolWriter {
         file.set_len(0)?;
         self.log.disk.sync_directory()?;
         let segment = SegmentSummary { is_written: true, ..SegmentSummary::default() };
-        self.log.index().segments.insert(number, segment);
+        locked(&self.log.index).segments.insert(number, segment);
         self.open = Some(OpenSegment { first: number, file, length: 0 });
         Ok(number)
     }
@@ -225,7 +226,7 @@ impl SpoolWriter {
             return Ok(());
         }
         let end = self.next_number + count + NUMBERS_RESERVED;
-        let mut saved = self.log.saved();
+        let mut saved = locked(&self.log.state);
         let before = std::mem::replace(&mut saved.numbers_end, end);
         if let Err(error) = self.log.save_with(&mut saved) {
             saved.numbers_end = before;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use blocklog::Disk;
 
 use super::{
@@ -69,7 +70,7 @@ impl SpoolLog {
             tracing::warn!(%error, "an unfinished file cannot be removed");
         }
         for first in damage {
-            let generation = self.index().segments.get(first).map_or(0, |segment| segment.generation);
+            let generation = locked(&self.index).segments.get(first).map_or(0, |segment| segment.generation);
             if let Err(error) = self.repair(*first, generation) {
                 tracing::warn!(%error, "a damaged segment cannot be written anew");
             }

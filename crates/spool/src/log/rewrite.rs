@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use base::locks::locked;
 use blocklog::DiskFile;
 
 use super::{REWRITE_FILE, SpoolLog, segment_name};
@@ -24,7 +25,7 @@ const FLUSH_BYTES: usize = 256 * 1_024;
 impl SpoolLog {
     /// Bytes of segments that hold nothing that waits.
     pub(super) fn reclaimable_bytes(&self) -> u64 {
-        let index = self.index();
+        let index = locked(&self.index);
         let unused = index.segments.values().filter(|segment| !segment.is_written);
         unused.map(|segment| segment.length.saturating_sub(segment.waiting_bytes())).sum()
     }
@@ -35,9 +36,9 @@ impl SpoolLog {
     /// # Errors
     /// When the state cannot be written.
     pub(crate) fn tidy_up(&self, all: bool) -> io::Result<()> {
-        let _upkeep = self.upkeep();
+        let _upkeep = locked(&self.upkeep);
         if all {
-            for segment in self.index().segments.values_mut() {
+            for segment in locked(&self.index).segments.values_mut() {
                 segment.is_closed |= !segment.is_written;
             }
         }
@@ -56,7 +57,7 @@ impl SpoolLog {
 
     /// Neighbours that are worth being written anew as one.
     fn next_run(&self, all: bool) -> Option<Vec<u64>> {
-        let index = self.index();
+        let index = locked(&self.index);
         let is_short = index.disk_bytes() > self.options.bytes_max / 2;
         if !all && !is_short && index.segments.len() <= SEGMENTS_MAX {
             return None;
@@ -88,9 +89,9 @@ impl SpoolLog {
 
     /// Gives up everything that waits in the oldest segment. Whether there was one.
     pub(super) fn drop_oldest(&self) -> io::Result<bool> {
-        let _upkeep = self.upkeep();
+        let _upkeep = locked(&self.upkeep);
         {
-            let mut index = self.index();
+            let mut index = locked(&self.index);
             let oldest = index.segments.iter_mut().find(|(_, segment)| !segment.is_written);
             let Some((first, segment)) = oldest.map(|(first, segment)| (*first, segment)) else {
                 return Ok(false);
@@ -109,9 +110,9 @@ impl SpoolLog {
 
     /// Writes a damaged segment anew, unless that was done meanwhile.
     pub(super) fn repair(&self, first: u64, generation: u32) -> io::Result<()> {
-        let _upkeep = self.upkeep();
+        let _upkeep = locked(&self.upkeep);
         {
-            let mut index = self.index();
+            let mut index = locked(&self.index);
             match index.segments.get_mut(&first) {
                 Some(segment) if segment.generation == generation && !segment.is_written => {
                     segment.is_closed = true;
@@ -136,7 +137,7 @@ impl SpoolLog {
         anew.file.sync()?;
         {
             // Whoever reads finds file and generation as they belong together.
-            let mut index = self.index();
+            let mut index = locked(&self.index);
             self.disk.rename(REWRITE_FILE, &segment_name(into))?;
             swap(&mut index, run, into, &anew);
         }
@@ -145,14 +146,14 @@ impl SpoolLog {
         for first in &run[1..] {
             self.disk.remove(&segment_name(*first))?;
         }
-        if !self.index().segments.contains_key(&into) {
+        if !locked(&self.index).segments.contains_key(&into) {
             self.disk.remove(&segment_name(into))?;
         }
         Ok(())
     }
 
     fn copy_waiting(&self, first: u64, anew: &mut Rewritten) -> io::Result<()> {
-        let length = self.index().segments.get(&first).map_or(0, |segment| segment.length);
+        let length = locked(&self.index).segments.get(&first).map_or(0, |segment| segment.length);
         let file = self.disk.open(&segment_name(first), false)?;
         let mut reader = SegmentReader::new(Arc::clone(&file), 0, length).lenient();
         while let Some(step) = reader.next()? {
@@ -164,7 +165,7 @@ impl SpoolLog {
                 SegmentStep::Record(record, _, bytes) if record.number > anew.newest => {
                     anew.newest = record.number;
                     let waits = {
-                        let index = self.index();
+                        let index = locked(&self.index);
                         let lane = index.lanes.get(&record.entry.destination);
                         lane.filter(|lane| lane.cursor < record.number).map(|lane| lane.id)
                     };

@@ -2,8 +2,9 @@
 //! they refused.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{DeviceId, Problem};
 use tokio::sync::Notify;
 
@@ -26,7 +27,7 @@ impl Pending {
         intake: Intake,
         received: ReceivedMessages,
     ) -> Self {
-        self.shared.lock_rejected().extend(refused);
+        locked(&self.shared.rejected).extend(refused);
         self.quarantine = Some((intake, received));
         self
     }
@@ -52,7 +53,7 @@ impl Pending {
         if self.shared.dropped.load(Ordering::Acquire) {
             return Err(NotAccepting);
         }
-        let mut rejected = std::mem::take(&mut *self.shared.lock_rejected());
+        let mut rejected = std::mem::take(&mut *locked(&self.shared.rejected));
         rejected.sort_unstable_by_key(|rejection| rejection.index);
         if let Some((intake, received)) = self.quarantine {
             intake.mirror(&rejected, &received);
@@ -81,12 +82,6 @@ struct Completion {
     dropped: AtomicBool,
     rejected: Mutex<Vec<Rejection>>,
     done: Notify,
-}
-
-impl Completion {
-    fn lock_rejected(&self) -> std::sync::MutexGuard<'_, Vec<Rejection>> {
-        self.rejected.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// One partition's share of a slice's completion. Dropping it unfinished tells the sender that the
@@ -133,7 +128,7 @@ impl Drop for SlicePart {
         if !self.finished {
             self.shared.dropped.store(true, Ordering::Release);
         } else if !self.rejected.is_empty() {
-            self.shared.lock_rejected().append(&mut self.rejected);
+            locked(&self.shared.rejected).append(&mut self.rejected);
         }
         if self.shared.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shared.done.notify_waiters();

@@ -18,7 +18,7 @@ fn filled(tails: &OpenTails, name: &StreamName) {
 }
 
 fn counted(tails: &OpenTails) -> (usize, usize) {
-    let recent = tails.recent();
+    let recent = locked(&tails.recent);
     (recent.order.iter().filter(|chunk| !chunk.is_unloaded()).count(), recent.bytes)
 }
 

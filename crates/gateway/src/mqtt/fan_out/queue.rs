@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 
+use base::locks::locked;
 use futures_util::task::AtomicWaker;
 
 use crate::mqtt::labels::LabelOf;
@@ -129,7 +130,7 @@ impl<T: Queued> Watcher<T> {
         let bytes = item.bytes();
         let dropped = slow.make_room(bytes, all_waiting_bytes);
         {
-            let mut queue = self.queue();
+            let mut queue = locked(&self.queue);
             let waiting = match &mut *queue {
                 ItemQueue::Closed => return dropped,
                 ItemQueue::Waiting(waiting) => waiting,
@@ -157,14 +158,14 @@ impl<T: Queued> Watcher<T> {
 
     /// Whether something waits for it; it is listed again when something does.
     fn stays_listed(&self) -> bool {
-        let waits = matches!(&*self.queue(), ItemQueue::Waiting(_));
+        let waits = matches!(&*locked(&self.queue), ItemQueue::Waiting(_));
         self.listed.store(waits, Ordering::Relaxed);
         waits
     }
 
     /// Drops what waits: how many items.
     fn give_up(&self, all_waiting_bytes: &AtomicUsize) -> usize {
-        let mut queue = self.queue();
+        let mut queue = locked(&self.queue);
         let ItemQueue::Waiting(waiting) = &mut *queue else { return 0 };
         let items = waiting.items.len();
         all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
@@ -181,7 +182,7 @@ impl<T: Queued> Watcher<T> {
 
     /// The next item that waits. Its bytes still count among those of all connections.
     pub(in crate::mqtt) fn take_counted(&self) -> Option<Arc<T>> {
-        let mut queue = self.queue();
+        let mut queue = locked(&self.queue);
         let ItemQueue::Waiting(waiting) = &mut *queue else { return None };
         let item = waiting.items.pop_front();
         if let Some(item) = &item {
@@ -196,13 +197,9 @@ impl<T: Queued> Watcher<T> {
 
     /// Throws away what waits, and what comes yet.
     pub(in crate::mqtt) fn close(&self, all_waiting_bytes: &AtomicUsize) {
-        if let ItemQueue::Waiting(waiting) = std::mem::replace(&mut *self.queue(), ItemQueue::Closed) {
+        if let ItemQueue::Waiting(waiting) = std::mem::replace(&mut *locked(&self.queue), ItemQueue::Closed) {
             all_waiting_bytes.fetch_sub(waiting.bytes, Ordering::Relaxed);
         }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, ItemQueue<T>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -243,7 +240,7 @@ mod tests {
         let empty = watcher();
         assert_eq!(watcher().put(&shown(100), &mut slow, &all), 0);
         assert_eq!(empty.put(&shown(100), &mut slow, &all), 1);
-        assert!(matches!(&*empty.queue(), ItemQueue::Empty), "it holds no buffer");
+        assert!(matches!(&*locked(&empty.queue), ItemQueue::Empty), "it holds no buffer");
     }
 
     #[test]

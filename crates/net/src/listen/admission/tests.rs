@@ -140,7 +140,7 @@ async fn whose_turn_it_is_enters_when_somebody_leaves() {
     drop(pooled);
     assert!(next.await.expect("no panic"));
     pool.all_left().await;
-    let table = pool.table();
+    let table = locked(&pool.table);
     assert!(table.states.is_empty() && table.by_source.is_empty());
 }
 
