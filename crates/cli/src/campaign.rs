@@ -15,7 +15,6 @@ use super::failure::Failure;
 use super::feed::{Feed, Span};
 use super::list::{self, ListFlags};
 use super::screen::Screen;
-use super::table::plain;
 use view::{CampaignView, SlotResultView, SlotView};
 
 /// What can be done with campaigns.
@@ -110,10 +109,7 @@ impl CampaignAction {
             }
             Self::Pause(SeveralCampaigns { ids }) => tell(ids, "pause", "is paused", api, screen),
             Self::Resume(SeveralCampaigns { ids }) => tell(ids, "resume", "goes on", api, screen),
-            Self::Rm(SeveralCampaigns { ids }) => ids.iter().try_for_each(|id| {
-                api.delete(&of(id))?;
-                screen.tell(&format!("{} removed\n", plain(id)))
-            }),
+            Self::Rm(SeveralCampaigns { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
             Self::Slots(ListSlots { id, span, list_flags }) => {
                 let path = span.of(of(id).and(&["slots"]));
                 list::show::<SlotView>(api, screen, &path, list_flags, "no slots")
@@ -129,10 +125,7 @@ impl CampaignAction {
 }
 
 fn tell(ids: &[String], what: &str, done: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-    ids.iter().try_for_each(|id| {
-        api.start(&of(id).and(&[what]))?;
-        screen.tell(&format!("{} {done}\n", plain(id)))
-    })
+    screen.each(ids, done, |id| api.start(&of(id).and(&[what])))
 }
 
 /// A campaign that was made or changed just now, with the secret that only this answer has.

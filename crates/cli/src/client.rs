@@ -116,10 +116,7 @@ impl Command {
                 screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
             }
             Self::Set(set) => set.run(api, screen),
-            Self::Rm(Several { ids }) => ids.iter().try_for_each(|id| {
-                api.delete(&of(id))?;
-                screen.tell(&format!("{} removed\n", plain(id)))
-            }),
+            Self::Rm(Several { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
             Self::RotateSecret(One { id }) => {
                 let rotated = api.call(&below(id, "rotate-secret"))?;
                 screen.show(&rotated, || Ok(api.read::<Rotated>(&rotated)?.facts()))

@@ -15,7 +15,6 @@ use super::failure::Failure;
 use super::feed::Feed;
 use super::list::ListFlags;
 use super::screen::Screen;
-use super::table::plain;
 pub(super) use terms::TermFlags;
 use view::CommandView;
 
@@ -84,14 +83,10 @@ impl Command {
                 screen.show(&command, || Ok(api.read::<CommandView>(&command)?.facts()))
             }
             Self::Watch(watch) => watch.run(api, screen),
-            Self::Cancel(CommandIds { ids }) => ids.iter().try_for_each(|id| {
-                api.delete(&of(id))?;
-                screen.tell(&format!("{} cancelled\n", plain(id)))
-            }),
-            Self::Retry(CommandIds { ids }) => ids.iter().try_for_each(|id| {
-                api.start(&of(id).and(&["retry"]))?;
-                screen.tell(&format!("{} is tried anew\n", plain(id)))
-            }),
+            Self::Cancel(CommandIds { ids }) => screen.each(ids, "cancelled", |id| api.delete(&of(id))),
+            Self::Retry(CommandIds { ids }) => {
+                screen.each(ids, "is tried anew", |id| api.start(&of(id).and(&["retry"])))
+            }
         }
     }
 }

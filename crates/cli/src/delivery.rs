@@ -10,7 +10,6 @@ use super::failure::Failure;
 use super::feed::Feed;
 use super::list::ListFlags;
 use super::screen::Screen;
-use super::table::plain;
 use view::{Delivery, WithAttempts};
 
 /// What can be done with deliveries.
@@ -94,10 +93,9 @@ impl Command {
                 let width = screen.width();
                 screen.show(&delivery, || Ok(api.read::<WithAttempts>(&delivery)?.to_text(width)))
             }
-            Self::Retry(Several { ids }) => ids.iter().try_for_each(|id| {
-                api.start(&Path::of(&["deliveries", id, "retry"]))?;
-                screen.tell(&format!("{} is sent again\n", plain(id)))
-            }),
+            Self::Retry(Several { ids }) => {
+                screen.each(ids, "is sent again", |id| api.start(&Path::of(&["deliveries", id, "retry"])))
+            }
         }
     }
 }

@@ -228,10 +228,7 @@ impl Command {
             Self::Ls(ls) => ls.run(api, screen),
             Self::Show(One { id }) => show(id, api, screen),
             Self::Set(set) => set.run(api, screen),
-            Self::Rm(Several { ids }) => ids.iter().try_for_each(|id| {
-                api.delete(&of(id))?;
-                screen.tell(&format!("{} removed\n", plain(id)))
-            }),
+            Self::Rm(Several { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
             Self::Link(link) => link.each(|path, device, client| {
                 api.put(path)?;
                 screen.tell(&format!("{client} is told of {device}\n"))

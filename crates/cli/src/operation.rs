@@ -9,7 +9,6 @@ use super::api::{Api, Path};
 use super::failure::Failure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
-use super::table::plain;
 use view::OperationView;
 
 /// What can be done with operations.
@@ -58,10 +57,9 @@ impl OperationCommand {
                 let operation = api.get(&of(id))?;
                 screen.show(&operation, || Ok(api.read::<OperationView>(&operation)?.facts()))
             }
-            Self::Cancel(SeveralOperations { ids }) => ids.iter().try_for_each(|id| {
-                api.delete(&of(id))?;
-                screen.tell(&format!("{} cancelled\n", plain(id)))
-            }),
+            Self::Cancel(SeveralOperations { ids }) => {
+                screen.each(ids, "cancelled", |id| api.delete(&of(id)))
+            }
         }
     }
 }

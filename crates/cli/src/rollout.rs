@@ -10,7 +10,6 @@ use super::api::{Api, Path};
 use super::failure::Failure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
-use super::table::plain;
 use view::{RolloutDeviceView, RolloutView};
 
 /// What can be done with rollouts.
@@ -90,19 +89,13 @@ impl RolloutAction {
             Self::Pause(SeveralRollouts { ids }) => tell(ids, "pause", "is paused", api, screen),
             Self::Resume(SeveralRollouts { ids }) => tell(ids, "resume", "goes on", api, screen),
             Self::Approve(SeveralRollouts { ids }) => tell(ids, "approve", "is approved", api, screen),
-            Self::Cancel(SeveralRollouts { ids }) => ids.iter().try_for_each(|id| {
-                api.delete(&of(id))?;
-                screen.tell(&format!("{} cancelled\n", plain(id)))
-            }),
+            Self::Cancel(SeveralRollouts { ids }) => screen.each(ids, "cancelled", |id| api.delete(&of(id))),
         }
     }
 }
 
 fn tell(ids: &[String], what: &str, done: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-    ids.iter().try_for_each(|id| {
-        api.start(&of(id).and(&[what]))?;
-        screen.tell(&format!("{} {done}\n", plain(id)))
-    })
+    screen.each(ids, done, |id| api.start(&of(id).and(&[what])))
 }
 
 fn of(id: &str) -> Path {

@@ -80,6 +80,19 @@ impl Screen {
         Ok(())
     }
 
+    /// Does something to each of these, and tells that it is done.
+    pub(super) fn each(
+        &mut self,
+        ids: &[String],
+        done: &str,
+        act: impl Fn(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        ids.iter().try_for_each(|id| {
+            act(id)?;
+            self.tell(&format!("{} {done}\n", plain(id)))
+        })
+    }
+
     /// Text that is the same for people and for programs, such as an export.
     pub(super) fn write_line(&mut self, text: &str) -> Result<(), Failure> {
         Ok(writeln!(self.out, "{text}")?)

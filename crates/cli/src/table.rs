@@ -76,6 +76,12 @@ impl Cell {
         text.map_or_else(|| Self::text(NOTHING).styled(FAINT), Self::text)
     }
 
+    /// A word for how something stands, in the style that it is listed for.
+    pub(super) fn standing(word: &str, styles: &[(Style, &[&str])]) -> Self {
+        let listed = styles.iter().find(|(_, words)| words.contains(&word));
+        Self::text(word).styled(listed.map_or(FAINT, |(style, _)| *style))
+    }
+
     /// Among others below which it ends.
     pub(super) fn aligned_right(self) -> Self {
         Self { to_the_right: true, ..self }

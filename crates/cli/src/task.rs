@@ -11,7 +11,6 @@ use super::failure::Failure;
 use super::feed::Order;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
-use super::table::plain;
 pub(super) use view::ResultView;
 use view::TaskView;
 
@@ -72,10 +71,7 @@ impl TaskAction {
                 list::show::<ResultView>(api, screen, &path, list_flags, "no results")
             }
             Self::Watch(watch) => watch.run(api, screen),
-            Self::Cancel(SeveralTasks { ids }) => ids.iter().try_for_each(|id| {
-                api.delete(&of(id))?;
-                screen.tell(&format!("{} cancelled\n", plain(id)))
-            }),
+            Self::Cancel(SeveralTasks { ids }) => screen.each(ids, "cancelled", |id| api.delete(&of(id))),
         }
     }
 }

@@ -85,12 +85,7 @@ impl CampaignView {
     }
 
     fn status(&self) -> Cell {
-        let style = match self.status.as_str() {
-            "running" => GOOD,
-            "paused" => OPEN,
-            _ => FAINT,
-        };
-        Cell::text(&self.status).styled(style)
+        Cell::standing(&self.status, &[(GOOD, &["running"]), (OPEN, &["paused"])])
     }
 }
 

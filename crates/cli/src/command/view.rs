@@ -132,13 +132,14 @@ impl CommandView {
     }
 
     fn status(&self) -> Cell {
-        let style = match self.status.as_str() {
-            "acknowledged" => GOOD,
-            "failed" | "expired" => BAD,
-            "scheduled" | "published" | "running" => OPEN,
-            _ => FAINT,
-        };
-        Cell::text(&self.status).styled(style)
+        Cell::standing(
+            &self.status,
+            &[
+                (GOOD, &["acknowledged"]),
+                (BAD, &["failed", "expired"]),
+                (OPEN, &["scheduled", "published", "running"]),
+            ],
+        )
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::follow::Timed;
 use crate::list::Row;
-use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, Table, facts};
+use crate::table::{BAD, Cell, GOOD, OPEN, Table, facts};
 use crate::when::{to_millisecond, to_second, with_age};
 
 /// A delivery.
@@ -48,13 +48,7 @@ impl Attempt {
 
 impl Delivery {
     fn status(&self) -> Cell {
-        let style = match self.status.as_str() {
-            "delivered" => GOOD,
-            "failed" => BAD,
-            "pending" => OPEN,
-            _ => FAINT,
-        };
-        Cell::text(&self.status).styled(style)
+        Cell::standing(&self.status, &[(GOOD, &["delivered"]), (BAD, &["failed"]), (OPEN, &["pending"])])
     }
 
     fn facts(&self) -> String {

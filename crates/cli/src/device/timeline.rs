@@ -11,7 +11,7 @@ use crate::feed::Feed;
 use crate::follow::Timed;
 use crate::list::{ListFlags, Row};
 use crate::screen::Screen;
-use crate::table::{BAD, Cell, FAINT, GOOD, OPEN};
+use crate::table::{BAD, Cell, GOOD, OPEN};
 use crate::when::to_millisecond;
 
 #[derive(Args, Debug)]
@@ -57,15 +57,16 @@ impl Row for TimelineRow {
     const HEADINGS: &'static [&'static str] = &["AT", "TYPE", "DETAIL"];
 
     fn cells(&self) -> Vec<Cell> {
-        let style = match self.r#type.as_str() {
-            "device.lost" | "delivery.failed" | "command.failed" | "command.expired" => BAD,
-            "device.restored" | "connected" | "delivery.delivered" | "command.acknowledged" => GOOD,
-            "device.changed" | "command.scheduled" | "command.published" | "command.running" => OPEN,
-            _ => FAINT,
-        };
         vec![
             Cell::text(&to_millisecond(&self.at)),
-            Cell::text(&self.r#type).styled(style),
+            Cell::standing(
+                &self.r#type,
+                &[
+                    (BAD, &["device.lost", "delivery.failed", "command.failed", "command.expired"]),
+                    (GOOD, &["device.restored", "connected", "delivery.delivered", "command.acknowledged"]),
+                    (OPEN, &["device.changed", "command.scheduled", "command.published", "command.running"]),
+                ],
+            ),
             Cell::elastic(&self.detail()),
         ]
     }

@@ -108,12 +108,7 @@ impl Device {
     }
 
     fn connection(&self) -> Cell {
-        let style = match self.state.connection.as_str() {
-            "online" => GOOD,
-            "lost" => BAD,
-            _ => FAINT,
-        };
-        Cell::text(&self.state.connection).styled(style)
+        Cell::standing(&self.state.connection, &[(GOOD, &["online"]), (BAD, &["lost"])])
     }
 }
 

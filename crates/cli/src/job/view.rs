@@ -133,12 +133,7 @@ impl Job {
     }
 
     fn state(&self) -> Cell {
-        let style = match self.state.as_str() {
-            "ready" => OPEN,
-            "reserved" => GOOD,
-            _ => FAINT,
-        };
-        Cell::text(&self.state).styled(style)
+        Cell::standing(&self.state, &[(OPEN, &["ready"]), (GOOD, &["reserved"])])
     }
 
     fn carried(&self) -> String {

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 use crate::list::Row;
-use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, facts, grouped, line, plain};
+use crate::table::{BAD, Cell, GOOD, OPEN, facts, grouped, line, plain};
 use crate::when::{age_of, with_age};
 
 /// An operation, and how far it has come.
@@ -104,13 +104,7 @@ impl OperationView {
     }
 
     fn status(&self) -> Cell {
-        let style = match self.status.as_str() {
-            "done" => GOOD,
-            "failed" => BAD,
-            "running" => OPEN,
-            _ => FAINT,
-        };
-        Cell::text(&self.status).styled(style)
+        Cell::standing(&self.status, &[(GOOD, &["done"]), (BAD, &["failed"]), (OPEN, &["running"])])
     }
 }
 

@@ -74,10 +74,7 @@ impl Command {
                 screen.show(&rejected, || Ok(api.read::<Rejected>(&rejected)?.facts()))
             }
             Self::Replay(Several { ids }) => replay(ids, api, screen),
-            Self::Rm(Several { ids }) => ids.iter().try_for_each(|id| {
-                api.delete(&of(id))?;
-                screen.tell(&format!("{} removed\n", plain(id)))
-            }),
+            Self::Rm(Several { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
         }
     }
 }

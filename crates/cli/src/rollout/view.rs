@@ -98,13 +98,10 @@ impl RolloutView {
     }
 
     fn status(&self) -> Cell {
-        let style = match self.status.as_str() {
-            "done" => GOOD,
-            "stopped" => BAD,
-            "running" | "waiting" | "paused" => OPEN,
-            _ => FAINT,
-        };
-        Cell::text(&self.status).styled(style)
+        Cell::standing(
+            &self.status,
+            &[(GOOD, &["done"]), (BAD, &["stopped"]), (OPEN, &["running", "waiting", "paused"])],
+        )
     }
 }
 
@@ -135,15 +132,16 @@ impl Row for RolloutDeviceView {
     const HEADINGS: &'static [&'static str] = &["DEVICE", "STATUS", "COMMAND"];
 
     fn cells(&self) -> Vec<Cell> {
-        let style = match self.status.as_str() {
-            "acknowledged" => GOOD,
-            "failed" | "expired" => BAD,
-            "scheduled" | "published" => OPEN,
-            _ => FAINT,
-        };
         vec![
             Cell::text(&self.device_id),
-            Cell::text(&self.status).styled(style),
+            Cell::standing(
+                &self.status,
+                &[
+                    (GOOD, &["acknowledged"]),
+                    (BAD, &["failed", "expired"]),
+                    (OPEN, &["scheduled", "published"]),
+                ],
+            ),
             Cell::maybe(self.command_id.as_deref()),
         ]
     }

@@ -13,7 +13,7 @@ use crate::max_failed::MaxFailed;
 use crate::pick_counts::PickCountsView;
 use crate::receiver::ReceiverView;
 use crate::screen::Screen;
-use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, facts, grouped, line, plain};
+use crate::table::{BAD, Cell, GOOD, OPEN, facts, grouped, line, plain};
 use crate::when::to_millisecond;
 
 /// A task, and what came of its picks.
@@ -71,12 +71,7 @@ impl TaskView {
     }
 
     fn status(&self) -> Cell {
-        let style = match self.status.as_str() {
-            "done" => GOOD,
-            "running" => OPEN,
-            _ => FAINT,
-        };
-        Cell::text(&self.status).styled(style)
+        Cell::standing(&self.status, &[(GOOD, &["done"]), (OPEN, &["running"])])
     }
 }
 
@@ -103,12 +98,7 @@ struct LateView {
 
 impl ResultView {
     fn outcome(&self) -> Cell {
-        let style = match self.outcome.as_str() {
-            "answered" => GOOD,
-            "failed" | "expired" => BAD,
-            _ => FAINT,
-        };
-        Cell::text(&self.outcome).styled(style)
+        Cell::standing(&self.outcome, &[(GOOD, &["answered"]), (BAD, &["failed", "expired"])])
     }
 
     /// How long the device took for its answer.
