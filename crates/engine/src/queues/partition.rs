@@ -364,10 +364,10 @@ impl QueuePartition {
         // Once also where inputs have filled the batch: time passes however many come.
         loop {
             let is_behind = self.advance_jobs_with_room(step)?;
-            let before = step.own.budget.spent();
+            let before = step.own.budget.spent;
             let wants = self.read_in(|step| step.own.budget.left_to_read(), step)?;
             more = is_behind || wants;
-            if !more || !step.has_room() || step.own.budget.spent() == before {
+            if !more || !step.has_room() || step.own.budget.spent == before {
                 break;
             }
         }
@@ -403,7 +403,7 @@ impl QueuePartition {
         self.note_parked(&mut step);
         self.put_counts(&mut step);
         step.own.budget.assert_kept(JOBS_AT_A_TIME);
-        self.spent = step.own.budget.spent();
+        self.spent = step.own.budget.spent;
         step.effects.extend(self.changed_troubles());
         let stats = self.stats_of_all();
         if stats != self.latest_stats {

@@ -78,7 +78,8 @@ impl StepLimits {
 #[derive(Debug)]
 pub(super) struct Budget {
     limits: StepLimits,
-    spent: Spent,
+    /// Added to by whoever does it.
+    pub(super) spent: Spent,
 }
 
 impl Budget {
@@ -88,10 +89,6 @@ impl Budget {
 
     pub(super) fn may_advance(&self) -> bool {
         self.spent.advanced < self.limits.advanced && self.may_read_at_once()
-    }
-
-    pub(super) fn advanced(&mut self, jobs: usize) {
-        self.spent.advanced += jobs;
     }
 
     /// How many more jobs may be read in.
@@ -104,17 +101,9 @@ impl Budget {
         (self.limits.read / 2).saturating_sub(self.spent.read)
     }
 
-    pub(super) fn read(&mut self, jobs: usize) {
-        self.spent.read += jobs;
-    }
-
     /// Whether jobs may end after which others must be read in at once.
     pub(super) fn may_read_at_once(&self) -> bool {
         self.spent.read_at_once < self.limits.read_at_once
-    }
-
-    pub(super) fn read_at_once(&mut self, jobs: usize) {
-        self.spent.read_at_once += jobs;
     }
 
     /// How many more keys may be looked at.
@@ -122,16 +111,8 @@ impl Budget {
         self.limits.scanned.saturating_sub(self.spent.scanned)
     }
 
-    pub(super) fn scanned(&mut self, keys: usize) {
-        self.spent.scanned += keys;
-    }
-
     pub(super) fn may_read_dead(&self) -> bool {
         self.spent.dead_read < self.limits.dead_read
-    }
-
-    pub(super) fn dead_read(&mut self, dead: usize) {
-        self.spent.dead_read += dead;
     }
 
     /// How many more rows of deleted queues may be looked at.
@@ -139,30 +120,13 @@ impl Budget {
         self.limits.swept.saturating_sub(self.spent.swept)
     }
 
-    pub(super) fn swept(&mut self, rows: usize) {
-        self.spent.swept += rows;
-    }
-
     /// How many more jobs may be looked at to be dropped.
     pub(super) fn left_to_drop(&self) -> usize {
         self.limits.dropped.saturating_sub(self.spent.dropped)
     }
 
-    pub(super) fn dropped(&mut self, jobs: usize) {
-        self.spent.dropped += jobs;
-    }
-
     pub(super) fn may_retire(&self) -> bool {
         self.spent.retired < self.limits.retired
-    }
-
-    pub(super) fn retired(&mut self, consumers: usize) {
-        self.spent.retired += consumers;
-    }
-
-    /// What was done, of each kind.
-    pub(super) fn spent(&self) -> Spent {
-        self.spent
     }
 
     /// Stops the process if a step did more than it may.

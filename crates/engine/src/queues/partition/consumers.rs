@@ -189,7 +189,7 @@ impl QueuePartition {
         }
         while self.closing || step.own.budget.may_retire() {
             let Some(Waiter { wants, .. }) = self.waiting.take_late(end) else { break };
-            step.own.budget.retired(usize::from(!self.closing));
+            step.own.budget.spent.retired += usize::from(!self.closing);
             if let WaiterWants::Jobs(asking) = wants {
                 self.answer(asking, Vec::new(), step);
             }

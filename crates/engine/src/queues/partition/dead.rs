@@ -345,10 +345,10 @@ impl QueuePartition {
         let Some(age) = queue.settings.dead_max_age_ms.filter(|_| queue.dead > 0) else { return Ok(()) };
         let (age, now) = (Duration::from_millis(age), step.now);
         let is_young = |dead: &DeadJob| dead.died_at.after(age) > now;
-        step.own.budget.dead_read(AGED_AT_FIRST);
+        step.own.budget.spent.dead_read += AGED_AT_FIRST;
         let mut oldest = self.read_oldest(key, AGED_AT_FIRST, step)?;
         if oldest.len() == AGED_AT_FIRST && !oldest.iter().any(is_young) {
-            step.own.budget.dead_read(RECORDS_MAX);
+            step.own.budget.spent.dead_read += RECORDS_MAX;
             oldest = self.read_oldest(key, RECORDS_MAX, step)?;
         }
         let young = oldest.iter().position(is_young);

@@ -185,7 +185,7 @@ impl QueuePartition {
                 return Ok(true);
             }
             self.jobs.cancel(head.id, &mut step.jobs());
-            step.own.budget.dropped(1);
+            step.own.budget.spent.dropped += 1;
             step.own.counted.cancelled += 1;
             at_work.dropped += 1;
         }
@@ -211,7 +211,7 @@ impl QueuePartition {
         let was_ready = |head: &JobHead| moment.had_ready(head);
         let ScannedJobs { found: heads, next, scanned } =
             fetch.view()?.jobs_of(queue, at_work.after, scan_max, RECORDS_MAX, &was_ready)?;
-        step.own.budget.dropped(scanned);
+        step.own.budget.spent.dropped += scanned;
         for head in heads {
             if !step.has_room() {
                 return Ok(false);

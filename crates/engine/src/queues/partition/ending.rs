@@ -220,7 +220,7 @@ impl QueuePartition {
                 step.own.is_behind = true;
                 break;
             }
-            step.own.budget.advanced(JOBS_AT_A_TIME);
+            step.own.budget.spent.advanced += JOBS_AT_A_TIME;
             step.own.is_behind = self.advance_jobs(step)?;
             // Counted here: of each job that ends, another may have to be read in in this step.
             self.read_at_once(step)?;

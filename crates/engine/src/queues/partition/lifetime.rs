@@ -196,7 +196,7 @@ impl QueuePartition {
             let scan_max = step.own.budget.left_to_sweep();
             let ScannedJobs { found: heads, next, scanned } =
                 view.jobs_of(key, sweep.after, scan_max, RECORDS_MAX, &|_| true)?;
-            step.own.budget.swept(scanned);
+            step.own.budget.spent.swept += scanned;
             for head in heads {
                 step.own.counted.cancelled += 1;
                 // A successor that starts here is found by the next pass.
@@ -218,7 +218,7 @@ impl QueuePartition {
         }
         let most = step.own.budget.left_to_sweep().min(RECORDS_MAX);
         let dead = view.dead(key, sweep.dead_after, true, most)?;
-        step.own.budget.swept(dead.len());
+        step.own.budget.spent.swept += dead.len();
         for dead in &dead {
             step.push(Op::DeleteDead(key, dead.number, dead.id));
             step.push(Op::DeleteJobBody(dead.id));

@@ -87,7 +87,7 @@ impl QueuePartition {
         let request = self.jobs.next_read_of(queue).filter(|_| step.own.budget.may_read_at_once());
         let Some(request) = request else { return Ok(false) };
         let read = self.read_page(request, 1, step)?;
-        step.own.budget.read_at_once(read.unwrap_or_default().max(1));
+        step.own.budget.spent.read_at_once += read.unwrap_or_default().max(1);
         Ok(read.is_some())
     }
 
@@ -98,7 +98,7 @@ impl QueuePartition {
         while let Some(request) = self.jobs.next_urgent_read() {
             any = true;
             let read = self.read_page(request, 1, step)?;
-            step.own.budget.read_at_once(read.unwrap_or_default());
+            step.own.budget.spent.read_at_once += read.unwrap_or_default();
         }
         Ok(any)
     }
@@ -113,7 +113,7 @@ impl QueuePartition {
         let page_max = self.jobs.page_max(request).min(left);
         let Some(read) = self.read_page(request, page_max, step)? else { return Ok(false) };
         // A page without jobs is work too.
-        step.own.budget.read(read.max(1));
+        step.own.budget.spent.read += read.max(1);
         Ok(true)
     }
 
@@ -171,7 +171,7 @@ impl QueuePartition {
                 return Ok(());
             }
             let times = step.fetch.view()?.parked_times(clock, after, scan_max)?;
-            step.own.budget.scanned(scan_max);
+            step.own.budget.spent.scanned += scan_max;
             soonest.scanned(times, |id| parked.get(id).is_none());
             // While some are known, a little of it at a time is enough.
             if matches!(soonest.page(1), Page::Jobs(..)) {
