@@ -16,12 +16,6 @@ pub struct CommandKey {
     pub number: u32,
 }
 
-impl From<EntityId> for CommandKey {
-    fn from(id: EntityId) -> Self {
-        Self { at: id.at, number: id.number }
-    }
-}
-
 /// A command as it was given. It never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {

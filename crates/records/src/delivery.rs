@@ -83,12 +83,6 @@ pub struct DeliveryKey {
     pub number: u32,
 }
 
-impl From<EntityId> for DeliveryKey {
-    fn from(id: EntityId) -> Self {
-        Self { at: id.at, number: id.number }
-    }
-}
-
 /// A notification with where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {

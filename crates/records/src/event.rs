@@ -38,12 +38,6 @@ pub struct EventKey {
     pub number: u32,
 }
 
-impl From<EntityId> for EventKey {
-    fn from(id: EntityId) -> Self {
-        Self { at: id.at, number: id.number }
-    }
-}
-
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

@@ -19,6 +19,7 @@ mod device;
 mod event;
 mod gathered;
 mod head;
+mod id_key;
 mod job;
 mod job_purpose;
 mod notice;

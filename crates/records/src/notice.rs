@@ -48,12 +48,6 @@ pub struct NoticeKey {
     pub number: u32,
 }
 
-impl From<EntityId> for NoticeKey {
-    fn from(id: EntityId) -> Self {
-        Self { at: id.at, number: id.number }
-    }
-}
-
 /// A notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {

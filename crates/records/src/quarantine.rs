@@ -13,12 +13,6 @@ pub struct QuarantineKey {
     pub number: u32,
 }
 
-impl From<EntityId> for QuarantineKey {
-    fn from(id: EntityId) -> Self {
-        Self { at: id.at, number: id.number }
-    }
-}
-
 /// A refused report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {

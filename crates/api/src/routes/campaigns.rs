@@ -222,13 +222,13 @@ async fn remove(
 
 async fn pause(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
     let found = present(&api, id).await?;
-    api.engine().campaigns().pause(&found.campaign.id).await?;
+    api.engine().campaigns().pause(&found.campaign.id, true).await?;
     Ok(Answer::nothing())
 }
 
 async fn resume(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
     let found = present(&api, id).await?;
-    api.engine().campaigns().resume(&found.campaign.id).await?;
+    api.engine().campaigns().pause(&found.campaign.id, false).await?;
     Ok(Answer::nothing())
 }
 

@@ -178,23 +178,11 @@ impl CampaignCalls {
         Ok(*self.engine.campaigns_partition().ask(input).await??)
     }
 
-    /// Begins no more slots until it is resumed. Slots that have begun go on.
+    /// Begins no more slots, or goes on with the next one. Slots that have begun go on.
     ///
     /// # Errors
     /// 404 `unknown_campaign`.
-    pub async fn pause(&self, id: &str) -> Result<(), Problem> {
-        self.set_paused(id, true).await
-    }
-
-    /// Goes on with the next slot.
-    ///
-    /// # Errors
-    /// 404 `unknown_campaign`.
-    pub async fn resume(&self, id: &str) -> Result<(), Problem> {
-        self.set_paused(id, false).await
-    }
-
-    async fn set_paused(&self, id: &str, is_paused: bool) -> Result<(), Problem> {
+    pub async fn pause(&self, id: &str, is_paused: bool) -> Result<(), Problem> {
         let id = id.into();
         let input = |reply| CampaignsInput::Campaign(CampaignCall::SetPaused { id, is_paused, reply });
         self.engine.campaigns_partition().ask(input).await?
