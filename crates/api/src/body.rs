@@ -19,9 +19,8 @@ impl FromRequest<ApiState> for Text {
 
     async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
         let sender = SenderKey::of(request.extensions());
-        let bytes =
-            whole(request.into_body(), JSON_BODY_BYTES_MAX, &api.shared.memory_of_bodies, &sender).await?;
-        let text = String::from_utf8(bytes.into())
+        let body = whole(request.into_body(), JSON_BODY_BYTES_MAX, &api.shared.memory_of_bodies, &sender);
+        let text = String::from_utf8(body.await?.bytes.into())
             .map_err(|_| Problem::unreadable("the body is not UTF-8; it must be JSON"))?;
         Ok(Self(text))
     }

@@ -48,8 +48,8 @@ pub(crate) async fn append(
     let whose = SenderKey::of(request.extensions());
     let run = run_of(request.headers())?;
     let expected = expected_of(request.headers())?;
-    let body = whole(request.into_body(), JSON_BODY_BYTES_MAX, &api.shared.memory_of_bodies, &whose).await?;
-    let bytes: Vec<u8> = body.into();
+    let body = whole(request.into_body(), JSON_BODY_BYTES_MAX, &api.shared.memory_of_bodies, &whose);
+    let bytes = body.await?.bytes;
     let messages = decode_transfer(&bytes, is_json_line)?;
     drop(bytes);
     let terms = AppendTerms { run, is_durable, ..AppendTerms::default() };

@@ -219,7 +219,7 @@ fn tokens(shared: &Shared, namespace: &str, query: Query<'_>) -> Result<Answer, 
 }
 
 async fn new_token(shared: &Shared, namespace: &str, query: Query<'_>, body: Body) -> Result<Answer, Answer> {
-    let form = whole(body, BODY_BYTES_MAX, &shared.memory, &SenderKey::Unknown).await?;
+    let form = whole(body, BODY_BYTES_MAX, &shared.memory, &SenderKey::Unknown).await?.bytes;
     let form = String::from_utf8_lossy(&form);
     let form = Query::new(Some(&form));
     let given = |name| form.get(name).or_else(|| query.get(name)).unwrap_or_default().into_owned();
@@ -307,7 +307,7 @@ async fn new_limit(
     body: Body,
     only_new: bool,
 ) -> Result<Answer, Answer> {
-    let text = whole(body, BODY_BYTES_MAX, &shared.memory, &SenderKey::Unknown).await?;
+    let text = whole(body, BODY_BYTES_MAX, &shared.memory, &SenderKey::Unknown).await?.bytes;
     let limit: Limit = serde_json::from_slice(&text).map_err(|error| Answer::bad(&error.to_string()))?;
     check_limit(limit)?;
     let (pool, token) = in_parts(token);

@@ -132,7 +132,8 @@ fn elements(bytes: &[u8]) -> Result<Vec<&RawValue>, Answer> {
 
 async fn read(shared: &Shared, parts: &Parts, body: Body, bytes_max: usize) -> Result<Bytes, Answer> {
     let sender = SenderKey::of(&parts.extensions);
-    whole(body, bytes_max, &shared.memory, &sender).await.map_err(|problem| match problem.status {
+    let read = whole(body, bytes_max, &shared.memory, &sender).await;
+    read.map(|read| read.bytes).map_err(|problem| match problem.status {
         413 => Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "body too large"),
         _ => Answer::bad("failed to read body"),
     })

@@ -98,8 +98,18 @@ impl BodyReservation {
     }
 }
 
+/// A whole body, with its memory.
+#[derive(Debug)]
+pub struct WholeBody {
+    /// What came.
+    pub bytes: Bytes,
+    /// What a large one has of the budget, for as long as its bytes are needed, or what was read
+    /// out of them. Whoever waits for more than a commit lets go of it first.
+    pub held: Option<Reservation>,
+}
+
 /// A whole body of at most `bytes_max`; a small one that comes in one piece is not copied. A large
-/// one takes memory of the budget until it is read.
+/// one takes memory of the budget, and keeps what it turned out to need.
 ///
 /// # Errors
 /// `body_too_large`, `body_too_slow`, `busy` when there is no memory for it, or `unreadable` when
@@ -109,7 +119,7 @@ pub async fn whole(
     bytes_max: usize,
     memory: &MemoryPart,
     sender: &SenderKey,
-) -> Result<Bytes, Problem> {
+) -> Result<WholeBody, Problem> {
     let size = body.size_hint();
     if size.lower() > bytes_max as u64 {
         return Err(too_large(bytes_max));
@@ -127,7 +137,7 @@ pub async fn whole(
             return Err(too_large(bytes_max));
         }
         if bytes.is_empty() && length <= FREE_BYTES && body.is_end_stream() {
-            return Ok(data);
+            return Ok(WholeBody { bytes: data, held: None });
         }
         if length > FREE_BYTES && held.is_none() {
             let reservation = memory.take_soon(sender, announced).await?;
@@ -142,7 +152,11 @@ pub async fn whole(
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(bytes.into())
+    let held = held.map(|BodyReservation { mut reservation, .. }| {
+        reservation.shrink(bytes.capacity());
+        reservation
+    });
+    Ok(WholeBody { bytes: bytes.into(), held })
 }
 
 fn broken_off(error: &axum::Error) -> Problem {
@@ -202,8 +216,8 @@ mod tests {
             let start = Instant::now();
             let body = trickles(kib, Duration::from_millis(every_ms));
             let read = whole(body, JSON_BODY_BYTES_MAX, &memory, &sender).await;
-            let refused = read.map_err(|problem| (problem.status, problem.code));
-            assert_eq!(refused, Err((408, "body_too_slow")), "{kib} KiB every {every_ms} ms");
+            let refused = read.map_err(|problem| (problem.status, problem.code)).err();
+            assert_eq!(refused, Some((408, "body_too_slow")), "{kib} KiB every {every_ms} ms");
             assert_eq!(start.elapsed().as_secs(), expect_secs, "{kib} KiB every {every_ms} ms");
         }
         assert_eq!(memory.free_bytes(), PART_BYTES);
@@ -214,11 +228,49 @@ mod tests {
         let (memory, sender) = (MemoryBudget::default().part(Purpose::Bodies), SenderKey::Unknown);
         let read = |bytes: usize| whole(Body::from(" ".repeat(bytes)), JSON_BODY_BYTES_MAX, &memory, &sender);
         let all = memory.take(&sender, PART_BYTES).await;
-        assert_eq!(read(FREE_BYTES).await.map(|bytes| bytes.len()), Ok(FREE_BYTES));
+        assert_eq!(read(FREE_BYTES).await.map(|read| read.bytes.len()), Ok(FREE_BYTES));
         let mut large = pin!(read(FREE_BYTES + 1));
         assert!(large.as_mut().now_or_never().is_none(), "a large body waits for memory");
         drop(all);
-        assert_eq!(large.await.map(|bytes| bytes.len()), Ok(FREE_BYTES + 1));
+        assert_eq!(large.await.map(|read| read.bytes.len()), Ok(FREE_BYTES + 1));
+    }
+
+    #[tokio::test]
+    async fn a_large_body_has_its_memory_for_as_long_as_it_is_needed() {
+        let (memory, sender) = (MemoryBudget::default().part(Purpose::Bodies), SenderKey::Unknown);
+        let announced = || Body::from(" ".repeat(JSON_BODY_BYTES_MAX));
+        let piece = |_| Ok::<_, Infallible>(vec![b' '; FREE_BYTES]);
+        let pieces = || Body::from_stream(stream::iter((0..3).map(piece)));
+        let taken = || PART_BYTES - memory.free_bytes();
+        for (body, bytes, most) in [
+            (announced(), JSON_BODY_BYTES_MAX, JSON_BODY_BYTES_MAX),
+            // What it takes is what its buffer has, and not the largest body.
+            (pieces(), 3 * FREE_BYTES, 6 * FREE_BYTES),
+            (Body::from("{}"), 0, 0),
+        ] {
+            let WholeBody { bytes: read, held } =
+                whole(body, JSON_BODY_BYTES_MAX, &memory, &sender).await.expect("a whole body");
+            drop(read);
+            assert!((bytes..=most).contains(&taken()), "{bytes}: {}", taken());
+            drop(held);
+            assert_eq!(taken(), 0, "{bytes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn while_large_bodies_are_needed_the_next_one_is_refused() {
+        pause();
+        let (memory, sender) = (MemoryBudget::default().part(Purpose::Bodies), SenderKey::Unknown);
+        let read = |bytes: usize| whole(Body::from(" ".repeat(bytes)), JSON_BODY_BYTES_MAX, &memory, &sender);
+        let mut needed = Vec::new();
+        for _ in 0..SENDER_BYTES / JSON_BODY_BYTES_MAX {
+            needed.push(read(JSON_BODY_BYTES_MAX).await.expect("there is memory"));
+        }
+        let refused = read(FREE_BYTES + 1).await.err();
+        assert_eq!(refused.map(|problem| (problem.status, problem.code)), Some((503, "busy")));
+        assert!(read(FREE_BYTES).await.is_ok(), "a small one needs none");
+        needed.pop();
+        assert!(read(JSON_BODY_BYTES_MAX).await.is_ok());
     }
 
     #[tokio::test]
@@ -253,10 +305,10 @@ mod tests {
         let (memory, sender) = (MemoryBudget::default().part(Purpose::Bodies), SenderKey::Unknown);
         let read = |body| whole(body, JSON_BODY_BYTES_MAX, &memory, &sender);
         let body = Body::new(StreamBody::new(Box::pin(frames)));
-        assert!(read(body).await.is_ok_and(|read| read == "{}"));
+        assert!(read(body).await.is_ok_and(|read| read.bytes == "{}"));
         let why = Problem::new(408, "body_too_slow", "others wait");
         let failing = Body::from_stream(stream::iter([Err::<Bytes, _>(why.clone())]));
-        assert_eq!(read(failing).await, Err(why));
+        assert_eq!(read(failing).await.err(), Some(why));
     }
 
     #[tokio::test]
@@ -269,6 +321,6 @@ mod tests {
         let body = Body::from_stream(pieces);
         let memory = MemoryBudget::default().part(Purpose::Bodies);
         let read = whole(body, JSON_BODY_BYTES_MAX, &memory, &SenderKey::Unknown).await;
-        assert_eq!(read.map(|read| read.len()), Ok(1_000 * BYTES_PER_SECOND_MIN));
+        assert_eq!(read.map(|read| read.bytes.len()), Ok(1_000 * BYTES_PER_SECOND_MIN));
     }
 }

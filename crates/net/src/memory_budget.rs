@@ -2,7 +2,8 @@
 //! their way, of all edges.
 //!
 //! A body takes its memory before it is read or made, and gives back what it turns out not to need.
-//! Each [`Purpose`] has a part of the budget, so that whoever is slow at one of them stops no
+//! A request keeps the rest until its answer is known: what was read out of its body waits for the
+//! disk. Each [`Purpose`] has a part of the budget, so that whoever is slow at one of them stops no
 //! other: callers that do not read their answers do not stop reports. A sender has half of a part,
 //! and whoever waits for its own half holds nothing that others wait for. What fits in a few
 //! network packets is not counted: a body of up to [`FREE_BYTES`] is bounded by the number of
@@ -25,11 +26,11 @@ use crate::shares::{Pool, SenderKey, Taken};
 /// What memory is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Bodies of requests that are read as a whole, over HTTP.
+    /// Bodies of requests that are read as a whole, over HTTP, until they are answered.
     Bodies,
     /// NDJSON lines, and batches over gRPC, that are not durable yet.
     Lines,
-    /// Messages over gRPC.
+    /// Messages over gRPC; that of a call with one message until the call is answered.
     Messages,
     /// Pages of lists, from before they are read until they are sent.
     Pages,

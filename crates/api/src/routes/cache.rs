@@ -108,7 +108,7 @@ async fn put_one(State(api): State<ApiState>, request: Request) -> Result<Answer
         let detail = format!("Content-Type must be at most {CONTENT_TYPE_BYTES_MAX} bytes");
         return Err(Problem::not_allowed("too_long", detail).into());
     }
-    let bytes = whole(body, CACHED_BYTES_MAX, &api.shared.memory_of_bodies, &sender).await?;
+    let bytes = whole(body, CACHED_BYTES_MAX, &api.shared.memory_of_bodies, &sender).await?.bytes;
     // A copy: what was received may be a part of something larger.
     let bytes = Bytes::copy_from_slice(&bytes);
     let value = CachedValue { bytes, content_type: content_type.map(Into::into), expires_at: None };

@@ -11,7 +11,8 @@ use super::Refused;
 
 /// Reads a body that is one JSON object.
 pub(super) async fn whole(body: Body, memory: &MemoryPart, sender: &SenderKey) -> Result<Bytes, Refused> {
-    net::body::whole(body, JSON_BODY_BYTES_MAX, memory, sender).await.map_err(not_taken)
+    let read = net::body::whole(body, JSON_BODY_BYTES_MAX, memory, sender).await;
+    read.map(|read| read.bytes).map_err(not_taken)
 }
 
 /// The next piece of an NDJSON body; `None` at its end. Dropping this before it is ready loses
