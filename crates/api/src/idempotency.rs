@@ -53,7 +53,7 @@ type Digest = [u8; 32];
 /// A request that creates something, with its body read.
 #[derive(Debug)]
 pub(crate) struct Creation {
-    body: String,
+    body: Text,
     /// Of method, path, token and key, if it has a key.
     key: Option<Digest>,
     /// Of method, path, token and source, if it has one.
@@ -64,7 +64,7 @@ pub(crate) struct Creation {
 /// A request that publishes jobs, as it is kept where they are.
 #[derive(Debug)]
 pub(crate) struct KeptWithJobs {
-    pub body: String,
+    pub body: Text,
     pub once: Option<IdempotencyKey>,
     /// Who makes such requests one after the other.
     pub source: Option<AnswerKey>,
@@ -76,7 +76,7 @@ impl FromRequest<ApiState> for Creation {
     async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
         let (key, source) = (digest_of(&request, HEADER)?, digest_of(&request, SOURCE_HEADER)?);
         let caller = request.extensions().get().cloned();
-        let Text(body) = Text::from_request(request, api).await?;
+        let body = Text::from_request(request, api).await?;
         Ok(Self { body, key, source, caller })
     }
 }
@@ -95,7 +95,7 @@ impl Creation {
     pub(crate) async fn once<F>(
         self,
         api: &ApiState,
-        make: impl FnOnce(ApiState, String, Option<IdempotencyKey>) -> F,
+        make: impl FnOnce(ApiState, Text, Option<IdempotencyKey>) -> F,
     ) -> Result<Answer, Refused>
     where
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
@@ -111,7 +111,7 @@ impl Creation {
     pub(crate) async fn once_by_row<F>(
         self,
         api: &ApiState,
-        make: impl FnOnce(ApiState, String, Option<IdempotencyKey>) -> F,
+        make: impl FnOnce(ApiState, Text, Option<IdempotencyKey>) -> F,
     ) -> Result<Answer, Refused>
     where
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
@@ -129,7 +129,7 @@ impl Creation {
     async fn answered<F, K>(
         self,
         api: &ApiState,
-        make: impl FnOnce(ApiState, String, Option<IdempotencyKey>) -> F,
+        make: impl FnOnce(ApiState, Text, Option<IdempotencyKey>) -> F,
         keep: impl FnOnce((Digest, Arc<RememberedRequest>), IdempotencyKey, F) -> K,
     ) -> Result<Answer, Refused>
     where
@@ -145,7 +145,7 @@ impl Creation {
     /// What is remembered of this request.
     fn kept(&self, key: Digest, api: &ApiState) -> Result<(Arc<RememberedRequest>, IdempotencyKey), Problem> {
         let now = api.engine().clock().now();
-        let kept = api.shared.remembered.keep(key, Sha256::digest(&self.body).into(), now)?;
+        let kept = api.shared.remembered.keep(key, Sha256::digest(self.body.as_bytes()).into(), now)?;
         let once =
             IdempotencyKey { key: AnswerKey::of_digest(&key), body: AnswerKey::of_digest(&kept.body).0 };
         Ok((kept, once))
@@ -158,7 +158,7 @@ impl Creation {
     pub(crate) fn kept_with_jobs(self) -> Result<KeptWithJobs, Problem> {
         let once = self.key.map(|key| IdempotencyKey {
             key: AnswerKey::of_digest(&key),
-            body: AnswerKey::of_digest(&Sha256::digest(&self.body).into()).0,
+            body: AnswerKey::of_digest(&Sha256::digest(self.body.as_bytes()).into()).0,
         });
         let source = self.source.map(|source| AnswerKey::of_digest(&source));
         if source.is_some() && once.is_none() {

@@ -12,7 +12,7 @@ use base::limits::JSON_BODY_BYTES_MAX;
 use engine::streams::{
     AppendTerms, OriginPage, PeerIdentity, PlaceInRun, StreamName, TransferAppended, decode_transfer,
 };
-use net::body::whole;
+use net::body::{WholeBody, whole};
 use net::problem::Refused;
 use net::shares::SenderKey;
 use net::transfer::{
@@ -49,7 +49,7 @@ pub(crate) async fn append(
     let run = run_of(request.headers())?;
     let expected = expected_of(request.headers())?;
     let body = whole(request.into_body(), JSON_BODY_BYTES_MAX, &api.shared.memory_of_bodies, &whose);
-    let bytes = body.await?.bytes;
+    let WholeBody { bytes, held: _held } = body.await?;
     let messages = decode_transfer(&bytes, is_json_line)?;
     drop(bytes);
     let terms = AppendTerms { run, is_durable, ..AppendTerms::default() };

@@ -16,6 +16,7 @@ use super::Routes;
 use super::rollouts::{present, token_of};
 use crate::ApiState;
 use crate::answer::Answer;
+use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::idempotency::Creation;
 use crate::list::{self, List, PageOfList};
@@ -73,13 +74,13 @@ async fn assign(
     let selection = params.selection(api.engine())?;
     params.end()?;
     let selection = selection.ok_or_else(nobody_meant)?;
-    let assign = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+    let assign = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
         let wishes = shape::bulk_entries(&body)?;
         let entries = wishes.len() as u64;
-        let request = request_hash(format!("{selection}\n{body}").as_bytes());
+        let request = request_hash(format!("{selection}\n{}", &*body).as_bytes());
         let mut new = NewRollout::of(RolloutWork::Entries(wishes), request);
         (new.selection, new.token) = (Some(selection), token_of(caller.as_deref()));
-        drop(body);
+        let _held = body.into_memory();
         let begun = api.engine().rollouts().create(new, once).await?;
         let mut answer = Answer::ok(&NewBulkShape::of(&begun, entries));
         answer.status = StatusCode::ACCEPTED;

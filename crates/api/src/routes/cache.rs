@@ -10,7 +10,7 @@ use base::limits::{CACHE_KEYS_PER_CALL_MAX, CACHED_BYTES_MAX, CONTENT_TYPE_BYTES
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engine::coordination::{CachedValue, CoordinationName};
-use net::body::whole;
+use net::body::{WholeBody, whole};
 use net::problem::Refused;
 use net::shares::SenderKey;
 
@@ -108,7 +108,8 @@ async fn put_one(State(api): State<ApiState>, request: Request) -> Result<Answer
         let detail = format!("Content-Type must be at most {CONTENT_TYPE_BYTES_MAX} bytes");
         return Err(Problem::not_allowed("too_long", detail).into());
     }
-    let bytes = whole(body, CACHED_BYTES_MAX, &api.shared.memory_of_bodies, &sender).await?.bytes;
+    let body = whole(body, CACHED_BYTES_MAX, &api.shared.memory_of_bodies, &sender);
+    let WholeBody { bytes, held: _held } = body.await?;
     // A copy: what was received may be a part of something larger.
     let bytes = Bytes::copy_from_slice(&bytes);
     let value = CachedValue { bytes, content_type: content_type.map(Into::into), expires_at: None };
@@ -127,9 +128,12 @@ async fn get_many(
     request: Request,
 ) -> Result<Response, Refused> {
     let whose = SenderKey::of(request.extensions());
-    let Text(body) = Text::from_request(request, &api).await?;
+    let body = Text::from_request(request, &api).await?;
+    let keys = keys(&namespace, &body)?;
+    // The answer waits for memory of its own.
+    drop(body);
     let (coordination, mut found, mut bytes) = (api.engine().coordination(), Vec::new(), 0);
-    for key in keys(&namespace, &body)? {
+    for key in keys {
         let Some(value) = coordination.cached(&key).await else { continue };
         bytes += value.bytes.len();
         if bytes > ANSWER_BYTES_MAX {
@@ -148,7 +152,7 @@ async fn get_many(
 async fn delete_many(
     State(api): State<ApiState>,
     NamespaceInPath(namespace): NamespaceInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let (coordination, mut deleted) = (api.engine().coordination(), 0);
     for key in keys(&namespace, &body)? {

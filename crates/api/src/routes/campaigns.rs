@@ -112,10 +112,10 @@ async fn change(
     Path(id): Path<String>,
     IfMatch(only_if): IfMatch,
     caller: Option<Extension<Caller>>,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Tagged, Refused> {
     let mut patch = shape::change_of_campaign(&body, api.engine())?;
-    drop(body);
+    let _held = body.into_memory();
     (patch.token, patch.only_if) = (token_of(caller.as_deref()), only_if);
     let is_told_anew = matches!(patch.receiver, Patch::Set(_));
     let changed = changed(&api, &id, caller.as_deref(), patch).await?;

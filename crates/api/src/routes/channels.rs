@@ -51,7 +51,7 @@ pub(super) fn routes() -> Routes {
 async fn publish(
     State(api): State<ApiState>,
     NameInPath(channel): NameInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     serde_json::from_str::<&RawValue>(&body).map_err(|error| unreadable(&error))?;
     // Line breaks stand only between the parts of a JSON text, and would end a line of an event.

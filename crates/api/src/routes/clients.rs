@@ -79,7 +79,7 @@ pub(super) fn routes() -> Routes {
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
-    let create = async |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+    let create = async |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
         let write =
             |made: &_| Answer::of(made, |client| Answer::created(&NewClientShape::from(client))).stored();
         let form = Form { once, write };
@@ -156,7 +156,7 @@ async fn change(
     ClientInPath(id): ClientInPath,
     IfMatch(only_if): IfMatch,
     caller: Option<Extension<Caller>>,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Tagged, Refused> {
     let patch = shape::change_of_client(&body)?;
     if let Some(caller) = caller.as_deref().filter(|caller| caller.portal().is_some()) {
@@ -197,7 +197,7 @@ async fn rotate_secret(
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let rotate = async move |api: ApiState, _: String, once: Option<IdempotencyKey>| {
+    let rotate = async move |api: ApiState, _: Text, once: Option<IdempotencyKey>| {
         let write = |made: &_| Answer::of(made, |client| Answer::ok(&SecretShape::from(client))).stored();
         let form = Form { once, write };
         Answer::kept(&api.engine().rotate_secret_as(id, form).await?)
@@ -212,7 +212,9 @@ async fn test(
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let test = async move |api: ApiState, _: String, _: Option<IdempotencyKey>| {
+    let test = async move |api: ApiState, body: Text, _: Option<IdempotencyKey>| {
+        // A receiver may take its time.
+        drop(body);
         let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
         let tester = api.shared.tester.get();
         let tester = tester.ok_or_else(|| Problem::unavailable("this server sends no notifications"))?;
@@ -229,7 +231,8 @@ async fn resend(
     of_portal: Option<Extension<ResendOfPortal>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let resend = async move |api: ApiState, _: String, _: Option<IdempotencyKey>| {
+    let resend = async move |api: ApiState, body: Text, _: Option<IdempotencyKey>| {
+        drop(body);
         let resending = tokio::spawn(async move {
             // It is under way until it ends, also when the caller hangs up.
             let _of_portal = of_portal;

@@ -22,6 +22,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::authorization::check_receiver;
+use crate::body::Text;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
 use crate::list::{List, PageOfList};
@@ -89,10 +90,10 @@ async fn send(
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
     // Before anything is done: who is refused asks again.
     let _share = (!wait.is_zero()).then(|| api.shared.command_waits.try_take(&whose)).transpose()?;
-    let send = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+    let send = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
         let commands = api.engine().commands();
         let command = shape::new_command(&body, &commands)?;
-        drop(body);
+        let _held = body.into_memory();
         command.check(api.engine().clock().wall())?;
         check_receiver(caller.as_deref(), command.notify.as_ref())?;
         let write = |made: &_| Answer::of(made, given).stored();
@@ -167,7 +168,7 @@ async fn retry(
     caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let retry = async move |api: ApiState, _: String, once: Option<IdempotencyKey>| {
+    let retry = async move |api: ApiState, _: Text, once: Option<IdempotencyKey>| {
         let known = present(&api, id).await?;
         check_receiver(caller.as_deref(), known.command.notify.as_deref())?;
         let form = Form { once, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };

@@ -97,7 +97,7 @@ impl Handler<(), ApiState> for Consume {
 async fn asked(request: Request, api: ApiState) -> Result<(Vec<QueueName>, Want), Refused> {
     let (mut parts, body) = request.into_parts();
     let QueuesInPath(queues) = QueuesInPath::from_request_parts(&mut parts, &api).await?;
-    let Text(body) = Text::from_request(Request::from_parts(parts, body), &api).await?;
+    let body = Text::from_request(Request::from_parts(parts, body), &api).await?;
     Ok((queues, want(&body)?))
 }
 
@@ -145,10 +145,10 @@ fn want(body: &str) -> Result<Want, Problem> {
 async fn ack(
     State(api): State<ApiState>,
     QueueInPath(queue): QueueInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let given = Fields::read(&body, &["reservations"])?.required("reservations", strings)?;
-    drop(body);
+    let _held = body.into_memory();
     if given.len() > JOBS_PER_CALL_MAX {
         let detail = format!("reservations are {}; a call takes at most {JOBS_PER_CALL_MAX}", given.len());
         return Err(Problem::not_allowed("too_many_jobs", detail).into());
@@ -172,7 +172,7 @@ async fn ack(
 async fn ack_one(
     State(api): State<ApiState>,
     JobInPath { queue, id }: JobInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let fields = Fields::read(&body, &["reservation"])?;
     let reservation = reservation_token(&fields, &queue, id)?;
@@ -186,7 +186,7 @@ async fn ack_one(
 async fn extend(
     State(api): State<ApiState>,
     JobInPath { queue, id }: JobInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let fields = Fields::read(&body, &["reservation", "ttr"])?;
     let ttr = fields.required("ttr", duration)?;
@@ -198,7 +198,7 @@ async fn extend(
 async fn release(
     State(api): State<ApiState>,
     JobInPath { queue, id }: JobInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let fields = Fields::read(&body, &["reservation", "delay", "error"])?;
     let retry = Retry {

@@ -132,10 +132,10 @@ async fn show(
 async fn put_one(
     State(api): State<ApiState>,
     CopyInPath { stream, name }: CopyInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let (new, from) = shape::new_copy(&stream, &name, &body)?;
-    drop(body);
+    let _held = body.into_memory();
     let is_new = api.streams().put_copy(&stream, new, from).await?;
     let found = present(&api, stream, name).await?;
     let shown = CopyShape::from(&found);

@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
+use crate::body::Text;
 use crate::cursor::DeadKey;
 use crate::fields::{count, or_nothing, strings};
 use crate::idempotency::Creation;
@@ -185,7 +186,7 @@ async fn respawn(
     QueueInPath(queue): QueueInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let respawn = async move |api: ApiState, body: String, _: Option<IdempotencyKey>| {
+    let respawn = async move |api: ApiState, body: Text, _: Option<IdempotencyKey>| {
         let respawned = api.queues().respawn(&queue, which(&body)?, None).await?;
         Ok(Answer::ok(&RespawnedShape { respawned }))
     };

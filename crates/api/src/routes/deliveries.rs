@@ -17,6 +17,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::authorization::Visibility;
+use crate::body::Text;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
 use crate::list::{List, PageOfList};
@@ -180,7 +181,7 @@ async fn retry(
     DeliveryInPath(id): DeliveryInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let retry = async move |api: ApiState, _: String, once: Option<IdempotencyKey>| {
+    let retry = async move |api: ApiState, _: Text, once: Option<IdempotencyKey>| {
         let form = Form { once, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
         Answer::kept(&api.engine().retry_delivery_as(id, form).await?)
     };

@@ -55,11 +55,11 @@ async fn list(
 async fn put_one(
     State(api): State<ApiState>,
     DesiredInPath(device, key): DesiredInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     check_name("key", &key)?;
     let value = shape::desired_value(&body)?;
-    drop(body);
+    let _held = body.into_memory();
     let wish = api.engine().commands().wish(device, key, value).await?;
     Ok(Answer::ok(&WishShape::from(&wish)))
 }

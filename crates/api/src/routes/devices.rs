@@ -67,7 +67,7 @@ pub(super) fn routes() -> Routes {
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
-    let create = async |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+    let create = async |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
         let write =
             |made: &_| Answer::of(made, |device| Answer::created(&DeviceShape::from(device))).stored();
         let form = Form { once, write };
@@ -155,7 +155,7 @@ async fn change(
     State(api): State<ApiState>,
     DeviceInPath(id): DeviceInPath,
     IfMatch(only_if): IfMatch,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Tagged, Refused> {
     Ok(tagged(&api.engine().patch_device(id, shape::change_of_device(&body)?, only_if).await?))
 }

@@ -81,7 +81,7 @@ async fn publish(
 ) -> Result<Answer, Refused> {
     let KeptWithJobs { body, once, source } = creation.kept_with_jobs()?;
     let jobs = shape::new_jobs(&body, api.engine().clock().wall())?;
-    drop(body);
+    let _held = body.into_memory();
     let published = api.queues().publish_from(&queue, jobs, once, source).await?;
     Ok(Answer::created(&PublishedShape::from(&*published)))
 }
@@ -152,7 +152,7 @@ async fn show<P: Into<(QueueName, JobRef)>>(State(api): State<ApiState>, path: P
 async fn change<P: Into<(QueueName, JobRef)>>(
     State(api): State<ApiState>,
     path: P,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let (queue, job) = path.into();
     let change = shape::change_of_job(&body, api.engine().clock().wall())?;

@@ -38,7 +38,7 @@ pub(super) fn routes() -> Routes {
 async fn ask(
     State(api): State<ApiState>,
     NameInPath(name): NameInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let asked = shape::limit_asked(&body)?;
     let answer = api.engine().coordination().ask_limit(&name, &asked).await?;

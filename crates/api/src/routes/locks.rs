@@ -67,7 +67,7 @@ fn of_one(summary: &'static str) -> Call {
 async fn acquire(
     State(api): State<ApiState>,
     NameInPath(name): NameInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let wanted = shape::lock_wanted(&body)?;
     drop(body);
@@ -78,7 +78,7 @@ async fn acquire(
 async fn extend(
     State(api): State<ApiState>,
     NameInPath(name): NameInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let (owner, ttl) = shape::lock_extended(&body)?;
     let grant = api.engine().locks().extend(&name, owner, ttl).await?;
@@ -88,7 +88,7 @@ async fn extend(
 async fn release(
     State(api): State<ApiState>,
     NameInPath(name): NameInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     api.engine().locks().release(&name, shape::lock_released(&body)?).await?;
     Ok(Answer::nothing())

@@ -24,6 +24,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::append;
+use crate::body::Text;
 use crate::compression;
 use crate::idempotency::{Creation, refuse_key};
 use crate::openapi::refusals::{OF_A_MESSAGE, OF_A_READ, OF_A_STREAM, UNKNOWN_MESSAGE, UNKNOWN_STREAM};
@@ -106,9 +107,9 @@ async fn append(
         return Ok(Answer::ok(&told).into_response());
     }
     let creation = Creation::from_request(request, &api).await?;
-    let append = |api: ApiState, body: String, once: Option<IdempotencyKey>| async move {
+    let append = |api: ApiState, body: Text, once: Option<IdempotencyKey>| async move {
         let NewMessages { messages, expect_last_id } = shape::new_messages(&body)?;
-        drop(body);
+        let _held = body.into_memory();
         let terms = AppendTerms { expect_last_id, is_durable, ..AppendTerms::default() };
         let appended = api.streams().append_once(&stream, messages, terms, once).await?;
         Ok(Answer::created(&AppendedShape::from(&*appended)))

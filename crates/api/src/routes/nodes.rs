@@ -85,10 +85,10 @@ async fn show(State(api): State<ApiState>, NodeInPath(name): NodeInPath) -> Resu
 async fn put_one(
     State(api): State<ApiState>,
     NodeInPath(name): NodeInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let node = shape::new_node(&name, &body)?;
-    drop(body);
+    let _held = body.into_memory();
     let is_new = api.engine().put_node(node).await?;
     let found = present(&api, &name)?;
     let shown = NodeShape::from(&found);

@@ -18,6 +18,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::authorization::Visibility;
+use crate::body::Text;
 use crate::cursor::OperationKey;
 use crate::idempotency::Creation;
 use crate::list::{self, List, PageOfList};
@@ -90,13 +91,15 @@ async fn create(
     let _of_the_token = namespace(&mut params)?;
     let whose = params.whose();
     params.end()?;
-    let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+    let create = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
         let request = OperationRequest::read(&body)?;
-        drop(body);
+        let held = body.into_memory();
         let caller = caller.as_deref();
         let rate_max = api.engine().settings().operations.rate_max;
         let plan = request.plan_for(&api, caller)?;
         if request.dry_run {
+            // It waits for the memory of its reads, and so has none that others wait for.
+            drop(held);
             return Ok(Answer::ok(&counted(&api, plan, &whose).await?));
         }
         let begun = api.engine().operations().create(request.new_operation(caller, rate_max)?, once).await?;

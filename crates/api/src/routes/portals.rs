@@ -52,7 +52,7 @@ async fn open(
     State(api): State<ApiState>,
     caller: Option<Extension<Caller>>,
     ClientInPath(client): ClientInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let (ttl, may) = shape::new_portal(&body)?;
     check_may_open(caller.as_deref(), may)?;

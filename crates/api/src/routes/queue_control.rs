@@ -40,7 +40,7 @@ pub(super) fn routes() -> Routes {
 async fn put_one(
     State(api): State<ApiState>,
     QueueInPath(queue): QueueInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let control = shape::queue_control(&queue, &body)?;
     api.queues().put_control(&queue, Some(control)).await?;

@@ -96,7 +96,7 @@ async fn show(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> R
 async fn set_settings(
     State(api): State<ApiState>,
     QueueInPath(queue): QueueInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     api.queues().set(&queue, shape::queue_settings(&body)?).await?;
     Ok(Answer::nothing())

@@ -72,7 +72,7 @@ async fn heard(
     State(api): State<ApiState>,
     caller: Option<Extension<Caller>>,
     RelayInPath(name): RelayInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     if !is_label(&name) {
         let detail = "the name of a relay has 1 to 64 of A-Z a-z 0-9 _ . : and -";

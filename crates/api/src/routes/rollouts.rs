@@ -82,9 +82,9 @@ pub(super) fn routes() -> Routes {
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
     let caller = creation.caller();
-    let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+    let create = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
         let new = allowed(&body, &api, caller.as_ref())?;
-        drop(body);
+        let _held = body.into_memory();
         let begun = api.engine().rollouts().create(new, once).await?;
         Ok(Answer::created(&NewRolloutShape::from(&begun)))
     };
@@ -95,11 +95,11 @@ async fn put_one(
     State(api): State<ApiState>,
     Path(id): Path<String>,
     caller: Option<Extension<Caller>>,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     check_rollout_id(&id)?;
     let new = allowed(&body, &api, caller.as_deref())?;
-    drop(body);
+    let _held = body.into_memory();
     let (rollout, is_new) = api.engine().rollouts().put(&id, new).await?;
     Ok(match is_new {
         true => Answer::created(&NewRolloutShape::from(&rollout)),

@@ -133,7 +133,7 @@ async fn set_settings(
     State(api): State<ApiState>,
     caller: Option<Extension<Caller>>,
     StreamInPath(stream): StreamInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     may_change(&api, caller.as_ref(), &stream)?;
     api.streams().put_settings(&stream, shape::stream_settings(&body)?).await?;

@@ -133,10 +133,10 @@ async fn show(
 async fn put_one(
     State(api): State<ApiState>,
     SubscriptionInPath { stream, name }: SubscriptionInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let (new, from) = shape::new_subscription(&name, &body, &api.engine().commands())?;
-    drop(body);
+    let _held = body.into_memory();
     let put = api.streams().put_subscription(&stream, new, from).await?;
     let found = present(&api, stream, name).await?;
     let shown = SubscriptionShape::from(&found).with_secret(put.made_secret.as_deref());
@@ -155,7 +155,7 @@ async fn read_on(
     State(api): State<ApiState>,
     SubscriptionInPath { stream, name }: SubscriptionInPath,
     params: Params,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Response, Refused> {
     params.end()?;
     let asked = shape::subscription_read(name, &body)?;
@@ -175,7 +175,7 @@ async fn read_on(
 async fn commit(
     State(api): State<ApiState>,
     SubscriptionInPath { stream, name }: SubscriptionInPath,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     api.streams().commit(&stream, shape::reader_commit(name, &body)?).await?;
     Ok(Answer::nothing())

@@ -26,6 +26,7 @@ use super::rollouts::token_of;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::authorization::check_receiver;
+use crate::body::Text;
 use crate::cursor::ResultKey;
 use crate::feed::{self, Followable};
 use crate::idempotency::Creation;
@@ -103,9 +104,9 @@ async fn begin(api: ApiState, params: Params, creation: Creation) -> Result<Resp
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
     // Before anything is done: who is refused asks again.
     let _share = (!wait.is_zero()).then(|| api.shared.command_waits.try_take(&whose)).transpose()?;
-    let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+    let create = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
         let mut new = shape::new_task(&body, api.engine())?;
-        drop(body);
+        let _held = body.into_memory();
         new.check()?;
         check_may_pick(caller.as_ref(), &new.terms)?;
         new.terms.token = token_of(caller.as_ref());

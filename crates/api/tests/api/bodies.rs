@@ -1,21 +1,30 @@
 //! Bodies: what they are said to be does not matter, how large they are does, and how they are
-//! encoded.
+//! encoded. Large ones have memory until they are answered.
 
 use std::io::Write;
+use std::pin::pin;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
 use base::limits::JSON_BODY_BYTES_MAX;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures_util::future::{FutureExt, join_all, poll_immediate};
 use http_body_util::{BodyExt, Full};
+use net::memory_budget::SENDER_BYTES;
+use tokio::task::yield_now;
+use tokio::time::{pause, timeout};
 
-use crate::rig::{Server, check_form};
+use crate::rig::{Server, check_form, request};
 
 /// A device in a body of that size.
 fn padded(bytes: usize) -> String {
-    let device = r#"{"id":"a"}"#;
-    format!("{device}{}", " ".repeat(bytes - device.len()))
+    padded_json(r#"{"id":"a"}"#, bytes)
+}
+
+fn padded_json(json: &str, bytes: usize) -> String {
+    format!("{json}{}", " ".repeat(bytes - json.len()))
 }
 
 async fn post(server: &Server, content_type: &str, body: Body) -> (u16, String) {
@@ -121,4 +130,66 @@ async fn a_body_in_another_coding_is_refused() {
     }
     let plain = encoded(&server, "/v1/devices", "identity", br#"{"id":"a"}"#.to_vec()).await;
     assert_eq!(plain.status, 201);
+}
+
+#[tokio::test]
+async fn large_bodies_have_their_memory_until_they_are_answered() {
+    let server = Server::start_manual().await;
+    pause();
+    let (publish, largest) =
+        ("POST /v1/queues/ns/q/jobs", padded_json(r#"{"payload":1}"#, JSON_BODY_BYTES_MAX));
+    let all = (0..SENDER_BYTES / JSON_BODY_BYTES_MAX).map(|_| server.call(publish, &largest));
+    let mut all = pin!(join_all(all));
+    assert!(all.as_mut().now_or_never().is_none(), "no commit is answered");
+    assert_eq!(server.memory.held_bytes(), SENDER_BYTES);
+    server.check(publish, &largest, 503, "busy").await;
+    assert_eq!(server.memory.held_bytes(), SENDER_BYTES, "the others have theirs");
+    let answers = server.while_commits_pass(all).await;
+    assert!(answers.iter().all(|answer| answer.status == 201), "{answers:?}");
+    assert_eq!(server.memory.held_bytes(), 0);
+}
+
+#[tokio::test]
+async fn what_is_done_without_its_caller_has_its_memory_until_it_is_done() {
+    let server = Server::start_manual().await;
+    let keyed = request("POST /v1/devices", "{}").header("idempotency-key", "k");
+    let keyed = keyed.body(Body::from(padded(JSON_BODY_BYTES_MAX))).expect("a request");
+    let mut call = Box::pin(server.answer(keyed));
+    assert!(call.as_mut().now_or_never().is_none(), "no commit is answered");
+    drop(call);
+    assert_eq!(server.memory.held_bytes(), JSON_BODY_BYTES_MAX);
+    let given_back = async {
+        while server.memory.held_bytes() > 0 {
+            yield_now().await;
+        }
+    };
+    server.while_commits_pass(given_back).await;
+    assert_eq!(server.get("/v1/devices/a").await["id"], "a");
+}
+
+#[tokio::test]
+async fn who_waits_for_others_has_no_memory_for_its_body() {
+    let server = Server::start().await;
+    server.check("POST /v1/locks/ns/l", r#"{"owner":"a","ttl":"1h"}"#, 200, "{}").await;
+    server.check("PUT /v1/streams/ns/s/subscriptions/x", "{}", 201, "{}").await;
+    server.add_device("a").await;
+    for (call, body) in [
+        ("POST /v1/queues/ns/q/consume", r#"{"wait":"1m"}"#),
+        ("POST /v1/locks/ns/l", r#"{"owner":"b","ttl":"1h","wait":"1m"}"#),
+        ("POST /v1/streams/ns/s/subscriptions/x/read", r#"{"reader":"r","wait":"1m"}"#),
+        ("POST /v1/devices/a/commands?wait=1m", r#"{"payload":1}"#),
+    ] {
+        let body = padded_json(body, 1_024 * 1_024);
+        let mut waiting = pin!(server.call(call, &body));
+        let let_go = async {
+            loop {
+                assert!(poll_immediate(&mut waiting).await.is_none(), "{call}: it waits");
+                if server.memory.held_bytes() == 0 {
+                    return;
+                }
+                yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(20), let_go).await.unwrap_or_else(|_| panic!("{call}: it keeps memory"));
+    }
 }

@@ -1,5 +1,6 @@
 //! A server without a socket, and `check`: one request and what is expected of its answer.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,11 +16,13 @@ use base::{Clock, DeviceId, Lineage, Timestamp, Value, WayIn};
 use engine::records::AttemptDetail;
 use engine::settings::Retry;
 use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, ReportContent, Settings};
+use futures_util::future::poll_immediate;
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
 use serde_json::Value as Json;
 use store::MemoryStore;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tower_service::Service;
 
 use crate::described::Described;
@@ -53,6 +56,7 @@ pub(crate) struct Server {
     pub engine: Engine,
     pub store: Arc<MemoryStore>,
     pub clock: Arc<TickingClock>,
+    pub memory: MemoryBudget,
     described: Described,
 }
 
@@ -93,6 +97,25 @@ impl Server {
         Self::over(store, Arc::new(TickingClock(AtomicI64::new(BEGIN))), more).await
     }
 
+    /// Whose commits wait until [`Server::while_commits_pass`] lets them through.
+    pub(crate) async fn start_manual() -> Self {
+        let store = Arc::new(MemoryStore::manual(Lineage(1), 4));
+        Self::over(store, Arc::new(TickingClock(AtomicI64::new(BEGIN))), Router::new()).await
+    }
+
+    /// The outcome of a future, during which commits are let through.
+    pub(crate) async fn while_commits_pass<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        loop {
+            if let Some(outcome) = poll_immediate(&mut future).await {
+                return outcome;
+            }
+            if !self.store.step() {
+                yield_now().await;
+            }
+        }
+    }
+
     /// The same data, served anew.
     pub(crate) async fn restart(self) -> Self {
         self.engine.stop().await;
@@ -103,8 +126,8 @@ impl Server {
         let (port, engine_clock) = (Arc::clone(&store), Arc::clone(&clock));
         let engine = Engine::start(settings(), port, engine_clock).await.expect("the store loads");
         engine.intake(WayIn::Http).attend(true).await;
-        let state =
-            ApiState::new(engine.clone(), Access::Open, &MemoryBudget::default(), Arc::new(Mutex::default()));
+        let memory = MemoryBudget::default();
+        let state = ApiState::new(engine.clone(), Access::Open, &memory, Arc::new(Mutex::default()));
         let ended = AttemptEnd {
             at: Timestamp(BEGIN),
             took: Duration::from_millis(12),
@@ -119,7 +142,7 @@ impl Server {
         let document =
             sent(&router, request("GET /openapi.json", "").body(Body::empty()).expect("a request"));
         let described = Described::new(document.await.json());
-        Self { router, engine, store, clock, described }
+        Self { router, engine, store, clock, memory, described }
     }
 
     /// The same engine behind an API that is told of syncs at intervals.
@@ -248,7 +271,7 @@ impl Server {
         let path = format!("/v1/deliveries/{}", due.delivery.to_text(DELIVERY_ID_PREFIX));
         while self.get(&path).await["attempts"].as_array().is_none_or(|all| all.len() < due.attempt as usize)
         {
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
     }
 }

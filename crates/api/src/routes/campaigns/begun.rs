@@ -26,9 +26,9 @@ pub(super) async fn create(
     creation: Creation,
 ) -> Result<Answer, Refused> {
     let token = token_of(caller.as_deref());
-    let create = async move |api: ApiState, body: String, once: Option<IdempotencyKey>| {
+    let create = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
         let new = shape::new_campaign(&body, api.engine(), None)?;
-        drop(body);
+        let _held = body.into_memory();
         let new = allowed(new, caller.as_deref())?;
         let TrackedCampaign { campaign, .. } = api.engine().campaigns().create(new, once).await?;
         Ok(Answer::created(&BegunCampaign { id: campaign.id.clone(), incarnation: campaign.incarnation.0 }))
@@ -63,10 +63,10 @@ pub(super) async fn put_one(
     State(api): State<ApiState>,
     Path(id): Path<String>,
     caller: Option<Extension<Caller>>,
-    Text(body): Text,
+    body: Text,
 ) -> Result<Answer, Refused> {
     let new = shape::new_campaign(&body, api.engine(), Some(&id))?;
-    drop(body);
+    let _held = body.into_memory();
     let new = allowed(new, caller.as_deref())?;
     let (campaign, is_new) = api.engine().campaigns().put(&id, new).await?;
     let shown = begun_now(&api, &campaign);
