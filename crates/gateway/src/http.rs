@@ -18,7 +18,7 @@ use axum::routing::post;
 use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
 use engine::{Engine, Intake, Outcome};
-use net::body::is_ndjson;
+use net::body::{WholeBody, is_ndjson};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::metrics::LabelCounter;
 use net::problem;
@@ -174,7 +174,7 @@ impl From<engine::intake::NotAccepting> for Refused {
 }
 
 async fn take_one(shared: &Shared, sender: &Sender, body: Body) -> Result<answer::Tally, Refused> {
-    let bytes = body::whole(body, &shared.memory, &sender.key).await?;
+    let WholeBody { bytes, held: _held } = body::whole(body, &shared.memory, &sender.key).await?;
     shared.metrics.received_bytes.inc_by(bytes.len() as u64);
     let mut slice = Slice::new();
     let received = Received { payload: &bytes, topic: None };

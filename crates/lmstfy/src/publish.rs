@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JSON_BODY_BYTES_MAX};
 use engine::queues::{Attributes, Due, NewJob, Payload, QueueName, id_text};
-use net::body::whole;
+use net::body::{WholeBody, whole};
 use net::shares::SenderKey;
 use serde_json::value::RawValue;
 
@@ -69,9 +69,11 @@ pub(crate) async fn one(
     body: Body,
 ) -> Result<Answer, Answer> {
     let mut terms = Terms::of(query)?;
-    let bytes = read(shared, parts, body, JOB_PAYLOAD_BYTES_MAX).await?;
+    let WholeBody { bytes, held: _held } = read(shared, parts, body, JOB_PAYLOAD_BYTES_MAX).await?;
     terms.attributes = attributes::of(&parts.headers)?;
-    let ids = publish(shared, queue, vec![terms.job(&bytes)]).await?;
+    let jobs = vec![terms.job(&bytes)];
+    drop(bytes);
+    let ids = publish(shared, queue, jobs).await?;
     let mut text = Vec::with_capacity(64);
     text.extend_from_slice(b"{\"job_id\":");
     write_ids(&mut text, &ids);
@@ -101,11 +103,12 @@ pub(crate) async fn many(
     body: Body,
 ) -> Result<Answer, Answer> {
     let mut terms = Terms::of(query)?;
-    let bytes = read(shared, parts, body, JSON_BODY_BYTES_MAX).await?;
+    let WholeBody { bytes, held: _held } = read(shared, parts, body, JSON_BODY_BYTES_MAX).await?;
     let elements = elements(&bytes)?;
     terms.attributes = attributes::of(&parts.headers)?;
-    let jobs = elements.iter().map(|element| terms.job(element.get().as_bytes()));
-    let ids = publish(shared, queue, jobs.collect()).await?;
+    let jobs = elements.into_iter().map(|element| terms.job(element.get().as_bytes())).collect();
+    drop(bytes);
+    let ids = publish(shared, queue, jobs).await?;
     let mut text = Vec::with_capacity(32 + ids.len() * 32);
     text.extend_from_slice(b"{\"job_ids\":[");
     write_ids(&mut text, &ids);
@@ -130,10 +133,9 @@ fn elements(bytes: &[u8]) -> Result<Vec<&RawValue>, Answer> {
     Ok(elements)
 }
 
-async fn read(shared: &Shared, parts: &Parts, body: Body, bytes_max: usize) -> Result<Bytes, Answer> {
+async fn read(shared: &Shared, parts: &Parts, body: Body, bytes_max: usize) -> Result<WholeBody, Answer> {
     let sender = SenderKey::of(&parts.extensions);
-    let read = whole(body, bytes_max, &shared.memory, &sender).await;
-    read.map(|read| read.bytes).map_err(|problem| match problem.status {
+    whole(body, bytes_max, &shared.memory, &sender).await.map_err(|problem| match problem.status {
         413 => Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "body too large"),
         _ => Answer::bad("failed to read body"),
     })

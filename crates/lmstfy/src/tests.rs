@@ -1,5 +1,5 @@
 //! Both listeners from outside, as far as who is let in: guesses, and the limits of tokens of the
-//! REST API.
+//! REST API. And the memory of large bodies.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,12 +9,14 @@ use access::{Access, Token};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use base::limits::JOB_PAYLOAD_BYTES_MAX;
 use base::{Lineage, SystemClock, Timestamp};
 use engine::{Engine, Settings};
-use futures_util::future::{FutureExt, join_all};
+use futures_util::future::{FutureExt, join_all, poll_immediate};
 use net::memory_budget::MemoryBudget;
 use store::MemoryStore;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, pause};
 use tower_service::Service;
 
@@ -26,13 +28,17 @@ const GUESSES: usize = 420;
 struct Rig {
     api: Router,
     admin: Router,
+    memory: MemoryBudget,
     _stop: watch::Sender<bool>,
 }
 
 impl Rig {
     /// With a token `secret` of the namespace `ns`, and these of the REST API.
     async fn start(tokens: Vec<Token>) -> Self {
-        let store = Arc::new(MemoryStore::new(Lineage(1), 2));
+        Self::over(Arc::new(MemoryStore::new(Lineage(1), 2)), tokens).await
+    }
+
+    async fn over(store: Arc<MemoryStore>, tokens: Vec<Token>) -> Self {
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
         let access = Arc::new(Access::of(tokens));
@@ -41,8 +47,9 @@ impl Rig {
         let kept = StoredTokens { tokens: vec![own], limits: Vec::new() };
         let own = Tokens::new(kept, |_| Ok(())).expect("not too many");
         let (stop, stopped) = watch::channel(false);
-        let lmstfy = Lmstfy::new(engine, access, &MemoryBudget::default(), own, Arc::default(), stopped);
-        Self { api: lmstfy.api(), admin: lmstfy.admin(), _stop: stop }
+        let memory = MemoryBudget::default();
+        let lmstfy = Lmstfy::new(engine, access, &memory, own, Arc::default(), stopped);
+        Self { api: lmstfy.api(), admin: lmstfy.admin(), memory, _stop: stop }
     }
 
     async fn peek(&self, token: &str) -> u16 {
@@ -115,4 +122,29 @@ async fn a_request_is_under_way_until_it_is_answered() {
     assert_eq!(rig.peek("jobs").await, 429);
     drop(waiting);
     assert_eq!(rig.peek("jobs").await, 404);
+}
+
+#[tokio::test]
+async fn what_is_published_has_its_memory_until_it_is_answered() {
+    let store = Arc::new(MemoryStore::manual(Lineage(1), 2));
+    let rig = Rig::over(Arc::clone(&store), vec![Token::for_tests("ops", &["admin"])]).await;
+    let large = "x".repeat(JOB_PAYLOAD_BYTES_MAX);
+    for (path, body) in [
+        ("/api/ns/q", large.clone()),
+        ("/api/ns/q/bulk", format!("[{:?},1]", &large[JOB_PAYLOAD_BYTES_MAX / 2..])),
+    ] {
+        let request = Request::put(path).header("x-token", "secret").body(Body::from(body.clone()));
+        let mut publishing = Box::pin(rig.api.clone().call(request.expect("a request")));
+        assert!(poll_immediate(&mut publishing).await.is_none(), "no commit is answered");
+        assert_eq!(rig.memory.held_bytes(), body.len().next_multiple_of(1_024), "{path}");
+        let answered = loop {
+            if let Some(answered) = poll_immediate(&mut publishing).await {
+                break answered.expect("a router never fails");
+            }
+            if !store.step() {
+                yield_now().await;
+            }
+        };
+        assert_eq!((answered.status().as_u16(), rig.memory.held_bytes()), (201, 0), "{path}");
+    }
 }

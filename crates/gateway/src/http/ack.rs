@@ -10,6 +10,7 @@ use axum::response::Response;
 use base::{DeviceId, Problem};
 use engine::intake::{Received, Slice};
 use engine::{Outcome, Report, ReportContent};
+use net::body::WholeBody;
 use net::problem;
 
 use super::answer::{self, Tally};
@@ -43,7 +44,8 @@ async fn take(shared: &Shared, sender: &Sender, id: &str, request: Request) -> R
             format!("device {} is not registered; POST /v1/devices registers one", decode::quoted(id));
         Refused::Report(Problem::unknown("unknown_device", detail))
     })?;
-    let bytes = body::whole(request.into_body(), &shared.memory, &sender.key).await?;
+    let body = body::whole(request.into_body(), &shared.memory, &sender.key);
+    let WholeBody { bytes, held: _held } = body.await?;
     shared.metrics.received_bytes.inc_by(bytes.len() as u64);
     let content = decode::answer(&bytes).unwrap_or_else(|problem| ReportContent::Refused(Box::new(problem)));
     let report = Report { device: device.clone(), kind: None, content, id: None };

@@ -3,16 +3,15 @@
 use axum::body::{Body, Bytes};
 use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
-use net::body::Pieces;
+use net::body::{Pieces, WholeBody};
 use net::memory_budget::MemoryPart;
 use net::shares::SenderKey;
 
 use super::Refused;
 
-/// Reads a body that is one JSON object.
-pub(super) async fn whole(body: Body, memory: &MemoryPart, sender: &SenderKey) -> Result<Bytes, Refused> {
-    let read = net::body::whole(body, JSON_BODY_BYTES_MAX, memory, sender).await;
-    read.map(|read| read.bytes).map_err(not_taken)
+/// Reads a body that is one JSON object. Its memory is kept until the report is durable.
+pub(super) async fn whole(body: Body, memory: &MemoryPart, sender: &SenderKey) -> Result<WholeBody, Refused> {
+    net::body::whole(body, JSON_BODY_BYTES_MAX, memory, sender).await.map_err(not_taken)
 }
 
 /// The next piece of an NDJSON body; `None` at its end. Dropping this before it is ready loses

@@ -113,6 +113,22 @@ async fn a_body_that_is_too_large_is_413() {
 }
 
 #[tokio::test]
+async fn a_large_report_has_its_memory_until_it_is_durable() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    rig.store.hold();
+    let large = format!("{}{}", r#"{"device_id":"0xA","data":1}"#, " ".repeat(1_024 * 1_024));
+    let bytes = large.len();
+    let answered = tokio::spawn(async move { post(http, JSON, &large).await });
+    rig.store.holds(1).await;
+    let held = rig.memory.held_bytes();
+    assert!((bytes..3 * bytes).contains(&held), "{held} of {bytes}");
+    rig.store.release();
+    assert_eq!(answered.await.expect("no panic").0, 200);
+    assert_eq!(rig.memory.held_bytes(), 0);
+}
+
+#[tokio::test]
 async fn an_empty_body_is_nothing() {
     let rig = Rig::start().await;
     let http = serve(&rig).await;

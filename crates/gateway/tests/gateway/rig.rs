@@ -28,6 +28,7 @@ pub(crate) struct Rig {
     pub(crate) store: Arc<HeldStore>,
     pub(crate) mqtt: SocketAddr,
     pub(crate) http: Router,
+    pub(crate) memory: MemoryBudget,
     registry: Registry,
     stop: watch::Sender<bool>,
     listener: JoinHandle<()>,
@@ -55,15 +56,15 @@ impl Rig {
         }
         let partition = |id| hash::device_partition(&DeviceId::new(id).expect("an id"), store.partitions());
         assert_eq!(LOCKS.map(partition), [3, 0, 1].map(PartitionId));
-        let mut registry = Registry::default();
-        let http = gateway::http::routes(&engine, &Arc::default(), &MemoryBudget::default(), &mut registry);
+        let (memory, mut registry) = (MemoryBudget::default(), Registry::default());
+        let http = gateway::http::routes(&engine, &Arc::default(), &memory, &mut registry);
         let listener = MqttListener::bind(([127, 0, 0, 1], 0).into(), engine.clone(), limits);
         let listener = arrange(listener.await.expect("a free port"));
         listener.register_metrics(&mut registry);
         let mqtt = listener.local_addr().expect("bound");
         let (stop, stopping) = watch::channel(false);
         let listener = tokio::spawn(listener.run(stopping));
-        Self { engine, store, mqtt, http, registry, stop, listener }
+        Self { engine, store, mqtt, http, memory, registry, stop, listener }
     }
 
     /// Stops the listener and waits until it is gone.
