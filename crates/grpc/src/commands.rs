@@ -17,6 +17,7 @@ use crate::callers::{caller_and_message, caller_sender_and_message};
 use crate::changes::into_change;
 use crate::commands::kept_answer::{keep, kept};
 use crate::proto::{self, commands_server};
+use crate::receiving::give_back;
 use crate::status::status;
 use crate::stopping::Stop;
 use crate::store_reads::StoreReads;
@@ -88,6 +89,8 @@ impl CommandsService {
         let proto::CallRequest { device_id, command, idempotency_key, wait: _ } = request;
         let sending = proto::SendCommandRequest { device_id, command, idempotency_key };
         let proto::SendCommandResponse { command, notify_secret } = self.send(caller, sending).await?;
+        // From here on it waits for the device.
+        give_back();
         let (sent, id) = (command.clone(), command.map(|command| command.id).unwrap_or_default());
         let ended = async {
             let id = id_of(&id)?;

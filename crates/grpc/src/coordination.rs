@@ -21,7 +21,7 @@ use crate::callers::{caller_and_message, caller_sender_and_message, peer};
 use crate::changes::into_change;
 use crate::metrics::Metrics;
 use crate::proto::{self, coordination_server};
-use crate::receiving::CallMessages;
+use crate::receiving::{CallMessages, give_back};
 use crate::sent_ahead::SentAhead;
 use crate::status::{into_response, status};
 use crate::stopping::Stop;
@@ -152,6 +152,8 @@ impl coordination_server::Coordination for CoordinationService {
         request: Request<proto::AcquireLockRequest>,
     ) -> Result<Response<proto::HeldLock>, Status> {
         let (caller, asked) = caller_and_message(request)?;
+        // It may wait for whoever holds the lock.
+        give_back();
         into_response(self.calls.acquire_lock(&caller, asked).await)
     }
 

@@ -17,7 +17,7 @@ use crate::calls::SharedHandOver;
 use crate::coordination::control_shown;
 use crate::metrics::Metrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
-use crate::receiving::CallMessages;
+use crate::receiving::{CallMessages, give_back};
 use crate::status::{into_response, status};
 use crate::stopping::Stop;
 use crate::time::{moment, read_span, read_wait};
@@ -67,6 +67,9 @@ impl Jobs {
         let wait = read_wait(request.wait.as_ref(), Duration::ZERO, CONSUME_WAIT_MAX)?;
         let max = request.max.map_or(1, |max| max as usize);
         let want = Want { max, ttr: asked::ttr(request.ttr.as_ref())?, wait, process: None };
+        // Who waits for jobs holds nothing that others need.
+        drop(request);
+        give_back();
         let mut stop = self.stop.clone();
         let mut control = names.first().map(|first| self.queues.follow_control(first));
         let (jobs, hand_over) = tokio::select! {

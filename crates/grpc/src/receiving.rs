@@ -3,8 +3,10 @@
 //! A message that has begun has a deadline. After [`FREE_BYTES`] it takes its memory of the budget,
 //! so that announcing a large message costs nobody else anything. While others wait for memory, its
 //! holder must keep a minimum pace. A connection has a share, so it blocks only itself. A waiting
-//! message is not read, and HTTP/2 flow control stops its sender.
+//! message is not read, and HTTP/2 flow control stops its sender. A call with one message has its
+//! memory until it is answered.
 
+mod call_memory;
 mod call_messages;
 
 use std::pin::Pin;
@@ -29,6 +31,7 @@ use tonic::Status;
 use crate::metrics::Metrics;
 use crate::status::status;
 
+pub(crate) use call_memory::{give_back, until_answered};
 pub(crate) use call_messages::CallMessages;
 
 /// So much of any message is received without memory of the budget, in bytes: a frame of HTTP/2.
@@ -102,6 +105,7 @@ impl ConnectionPlaces {
             due: None,
             rest: Bytes::new(),
             is_large_over: false,
+            is_handed_over: false,
         };
         guarded.begin_to_wait();
         guarded
@@ -118,7 +122,7 @@ impl ConnectionPlaces {
         let place: BoxFuture<'static, Place> = Box::pin(async move {
             let permits = own.take(bytes.div_ceil(UNIT_BYTES) as u32).await;
             let memory = memory.take(&sender, bytes).await;
-            Place { of_connection: own, memory, _permits: permits, _counted: counted }
+            Place { of_connection: own, memory, permits, _counted: counted }
         });
         BodyMemory::Waits(Box::pin(timeout(WAIT_MAX, place)))
     }
@@ -229,7 +233,7 @@ impl BodyMemory {
 struct Place {
     of_connection: Share,
     memory: Reservation,
-    _permits: OwnedSemaphorePermit,
+    permits: OwnedSemaphorePermit,
     _counted: Counted,
 }
 
@@ -258,13 +262,19 @@ pub(crate) struct Guarded<B> {
     rest: Bytes,
     /// All of a large message was given out, and nothing behind it.
     is_large_over: bool,
+    /// The call has the memory of its only message.
+    is_handed_over: bool,
 }
 
 impl<B> Guarded<B> {
     /// Between messages a stream may be silent; a single message, and the end behind it, have to
     /// come in time.
     fn begin_to_wait(&mut self) {
-        self.body_memory = BodyMemory::NotNeeded;
+        let memory = std::mem::replace(&mut self.body_memory, BodyMemory::NotNeeded);
+        if let (Sends::One, BodyMemory::Has(place)) = (self.sends, memory) {
+            call_memory::hand_over(place);
+            self.is_handed_over = true;
+        }
         self.begun.becomes(0);
         self.due = match self.sends {
             Sends::One => Some(PaceWatch::within(RECEIVING, TIME_MAX)),
@@ -272,15 +282,18 @@ impl<B> Guarded<B> {
         };
     }
 
-    fn came(&mut self, piece: &[u8]) {
+    /// Refuses another large message of a call that has one: it would wait for memory while it has
+    /// some.
+    fn came(&mut self, piece: &[u8]) -> Result<(), Problem> {
         self.is_large_over = false;
         if piece.is_empty() {
-            return;
+            return Ok(());
         }
         let begun = self.message.passes(piece);
         if !self.message.is_begun() {
             self.is_large_over = !begun && self.message.is_large();
-            return self.begin_to_wait();
+            self.begin_to_wait();
+            return Ok(());
         }
         if begun {
             self.body_memory = BodyMemory::NotNeeded;
@@ -292,9 +305,13 @@ impl<B> Guarded<B> {
         if matches!(self.body_memory, BodyMemory::NotNeeded) {
             self.begun.becomes(self.message.came());
             if self.message.came() >= FREE_BYTES || self.begun.is_too_much() {
+                if self.is_handed_over {
+                    return Err(Problem::unreadable("the call has one message, and another one came"));
+                }
                 self.body_memory = self.places.ask(self.message.bytes, &self.sender);
             }
         }
+        Ok(())
     }
 
     /// Ready once the body may be read on; a refusal if it waited too long for memory. The deadline
@@ -360,8 +377,9 @@ where
         };
         if let Some(Ok(frame)) = &frame
             && let Some(piece) = frame.data_ref()
+            && let Err(one_too_many) = self.came(piece)
         {
-            self.came(piece);
+            return Poll::Ready(Some(Err(status(&one_too_many))));
         }
         Poll::Ready(frame.map(|frame| frame.map_err(|error| Status::from_error(Box::new(error)))))
     }

@@ -44,7 +44,7 @@ use crate::proto::reports_server::ReportsServer;
 use crate::proto::rollouts_server::RolloutsServer;
 use crate::proto::streams_server::StreamsServer;
 use crate::proto::tasks_server::TasksServer;
-use crate::receiving::{ConnectionPlaces, Places};
+use crate::receiving::{ConnectionPlaces, Places, until_answered};
 use crate::reports::{ReadReport, Reports};
 use crate::rollouts::RolloutsService;
 use crate::status::status;
@@ -209,13 +209,19 @@ impl Grpc {
         let body = connection.places.guard(body, method.sends(), sender).into_body(&mut parts.extensions);
         let request = Request::from_parts(parts, body);
         let Ok(response) = match method.service {
-            Service::Jobs => self.jobs.call(request).await.map(answers_in_flight::counted),
-            Service::Reports => self.reports.call(request).await.map(answers_in_flight::counted),
-            Service::Commands => self.commands.call(request).await,
-            Service::Rollouts => self.rollouts.call(request).await,
-            Service::Tasks => self.tasks.call(request).await,
-            Service::Streams => self.streams.call(request).await.map(answers_in_flight::counted),
-            Service::Coordination => self.coordination.call(request).await.map(answers_in_flight::counted),
+            Service::Jobs => until_answered(self.jobs.call(request)).await.map(answers_in_flight::counted),
+            Service::Reports => {
+                until_answered(self.reports.call(request)).await.map(answers_in_flight::counted)
+            }
+            Service::Commands => until_answered(self.commands.call(request)).await,
+            Service::Rollouts => until_answered(self.rollouts.call(request)).await,
+            Service::Tasks => until_answered(self.tasks.call(request)).await,
+            Service::Streams => {
+                until_answered(self.streams.call(request)).await.map(answers_in_flight::counted)
+            }
+            Service::Coordination => {
+                until_answered(self.coordination.call(request)).await.map(answers_in_flight::counted)
+            }
             Service::Health if method.streams => return self.watch_health(call, request, &connection).await,
             Service::Health => return self.check_health(call, request, &connection).await,
         };

@@ -14,6 +14,7 @@ use tonic::Response;
 use crate::answer_memory::{AnswerMemory, SMALL_ANSWER_BYTES};
 use crate::metrics::Metrics;
 use crate::page_answer::PageMemory;
+use crate::receiving::give_back;
 
 /// Reads that run at the same time, and those that wait for their turn.
 const READS_RUNNING_MAX: usize = 2;
@@ -116,6 +117,7 @@ impl StoreReads {
     ) -> Result<Response<T>, Problem> {
         // Whoever waits for memory waits among those who wait for their turn.
         let _place = self.enter(sender)?;
+        give_back();
         let memory = self.memory.take_soon(sender, bytes_max.min(PAGE_HELD_BYTES_MAX)).await?;
         let mut memory = memory.counted_by(&self.page_held_bytes);
         let page = self.in_turn(read).await?;
@@ -139,6 +141,7 @@ impl StoreReads {
         let bytes = answer.encoded_len();
         let mut response = Response::new(answer);
         if bytes > SMALL_ANSWER_BYTES {
+            give_back();
             let memory = self.memory.take_soon(sender, bytes).await?;
             let memory = memory.counted_by(&self.page_held_bytes);
             response.extensions_mut().insert(PageMemory::new(memory));

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::poll_fn;
 
+use futures_util::future::poll_immediate;
 use net::memory_budget::PART_BYTES;
 use prost::Message as _;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, advance, pause, timeout};
 use tonic::Code;
 
@@ -304,4 +305,54 @@ async fn who_waits_too_long_for_memory_is_refused() {
     assert_eq!(read(&mut call).await, Some(Code::Unavailable));
     assert_eq!(start.elapsed(), WAIT_MAX);
     assert_eq!(connection.own.wanted().waiting(), 0);
+}
+
+#[tokio::test]
+async fn a_call_has_the_memory_of_its_only_message_until_it_is_answered() {
+    pause();
+    let (places, large) = (places(), framed(LARGE));
+    let (connection, mut unanswered) = (places.of_connection(), Vec::new());
+    for _ in 0..LARGE_OF_CONNECTION_MAX {
+        let (client, mut body) = call(&connection, Sends::One, &large);
+        drop(client);
+        let (answer, answered) = oneshot::channel();
+        let mut called = Box::pin(until_answered(async move {
+            assert_eq!(read(&mut body).await, None);
+            drop(body);
+            answered.await
+        }));
+        assert!(poll_immediate(&mut called).await.is_none());
+        unanswered.push((answer, called));
+    }
+    assert_eq!(places.held(), CONNECTION_BYTES);
+    let (_client, mut next) = call(&connection, Sends::One, &large[..2 * FREE_BYTES]);
+    assert_eq!(read(&mut next).await, Some(Code::Unavailable));
+    for (answer, called) in unanswered {
+        answer.send(()).expect("it is waited for");
+        assert_eq!(called.await, Ok(()));
+    }
+    assert_eq!((places.held(), connection.own.free()), (0, CONNECTION_BYTES / UNIT_BYTES));
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_others_gives_the_memory_of_its_message_back() {
+    let (places, large) = (places(), framed(LARGE));
+    let (client, mut body) = call(&places.of_connection(), Sends::One, &large);
+    drop(client);
+    let called = async {
+        assert_eq!(read(&mut body).await, None);
+        assert_eq!(places.held(), LARGE);
+        give_back();
+        places.held()
+    };
+    assert_eq!(until_answered(called).await, 0);
+}
+
+#[tokio::test]
+async fn another_large_message_of_a_call_with_one_is_refused() {
+    let places = places();
+    let sent = [&framed(MEDIUM_BYTES_MAX)[..], &framed(3), &framed(MEDIUM_BYTES_MAX)[..2 * FREE_BYTES]];
+    let (_client, mut body) = call(&places.of_connection(), Sends::One, &sent.concat());
+    let called = async { (read(&mut body).await, places.held()) };
+    assert_eq!(until_answered(called).await, (Some(Code::InvalidArgument), MEDIUM_BYTES_MAX));
 }

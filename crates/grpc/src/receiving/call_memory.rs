@@ -1,0 +1,36 @@
+//! The memory of a call's only message, from its last byte until the call is answered. What was
+//! read out of the message waits for the disk that long.
+//!
+//! A call and the body that it reads run on one task, so they share a place there. A call that
+//! waits for more than a commit, or for other memory, gives it back before.
+
+use std::cell::Cell;
+
+use net::memory_budget::Reservation;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task_local;
+
+use super::Place;
+
+task_local! {
+    /// Of the budget, and of the share of the connection.
+    static HELD: Cell<Option<(Reservation, OwnedSemaphorePermit)>>;
+}
+
+/// The outcome of a call, which has the memory of its only message meanwhile.
+pub(crate) async fn until_answered<F: Future>(call: F) -> F::Output {
+    HELD.scope(Cell::new(None), call).await
+}
+
+/// The message is all there: the call that runs has its memory from here on.
+pub(super) fn hand_over(place: Place) {
+    let Place { memory, permits, .. } = place;
+    // Outside of a call nothing is kept.
+    let _no_call = HELD.try_with(|held| held.set(Some((memory, permits))));
+}
+
+/// Gives back what the call has of its message.
+pub(crate) fn give_back() {
+    // Behind the answer, and in a pipeline, there is none.
+    let _of_message = HELD.try_with(Cell::take);
+}
