@@ -9,6 +9,7 @@ use ::streams::{
     EXTERNAL_NUMBER_MAX, ExternalId, MessageHeaders, MessageOrigin, StreamMessage, StreamPayload,
     TransferReader, TransferWriter,
 };
+use base::limits::MESSAGE_PAYLOAD_BYTES_MAX;
 use base::{Incarnation, Problem};
 use records::{StreamCopy, StreamOrigin};
 use store::Store;
@@ -31,11 +32,15 @@ use crate::queries::unreadable;
 const TURNS: usize = 3;
 /// Duplicates of an append that are compared: the first ones. Who begins a copy anew brings many.
 const COMPARED_MAX: usize = 64;
+/// What these take together, in bytes: behind its answer a call has no memory of the budget.
+const COMPARED_BYTES_MAX: usize = 2 * 1_024 * 1_024;
 /// How long a copy waits until its duplicates are compared with the first messages. What takes
 /// longer goes on behind its answer,
 const COMPARED_WITHIN: Duration = Duration::from_millis(500);
 /// and so many at a time hold their messages for that: those of others are not compared.
 static COMPARING: Semaphore = Semaphore::const_new(16);
+
+const _: () = assert!(COMPARED_BYTES_MAX >= 2 * MESSAGE_PAYLOAD_BYTES_MAX, "the first one is compared");
 
 /// How messages are appended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -320,7 +325,7 @@ impl Streams {
     /// What comes back to the stream that gave it its identity is not compared.
     async fn compare(&self, stream: &StreamName, mut repeated: Vec<NewMessage>, own: &PeerIdentity) {
         repeated.retain(|message| message.source.as_deref() != Some(&*own.stream));
-        repeated.truncate(COMPARED_MAX);
+        keep_compared(&mut repeated);
         if repeated.is_empty() {
             return;
         }
@@ -421,6 +426,37 @@ impl Streams {
                 }
                 _ => return,
             }
+        }
+    }
+}
+
+/// Keeps the first duplicates, which are compared.
+fn keep_compared(repeated: &mut Vec<NewMessage>) {
+    let mut bytes = 0;
+    let fits = |message: &&NewMessage| {
+        bytes += message.weight();
+        bytes <= COMPARED_BYTES_MAX
+    };
+    let fitting = repeated.iter().take(COMPARED_MAX).take_while(fits).count();
+    repeated.truncate(fitting);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_duplicates_are_compared_and_so_many_bytes() {
+        for (count, bytes, expect) in [
+            (0, 0, 0),
+            (1_000, 1, COMPARED_MAX),
+            (16, MESSAGE_PAYLOAD_BYTES_MAX, 1),
+            (40, COMPARED_BYTES_MAX / 5, 4),
+        ] {
+            let message = NewMessage::new(MessagePayload::Bytes(vec![0_u8; bytes].into()));
+            let mut repeated = vec![message; count];
+            keep_compared(&mut repeated);
+            assert_eq!(repeated.len(), expect, "{count} of {bytes} bytes");
         }
     }
 }
