@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::metrics::Counted;
+use net::shares::Share;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
@@ -41,14 +42,14 @@ impl SessionState {
 /// Room for the sessions of absent clients.
 #[derive(Debug)]
 pub(super) struct Room {
-    units: Arc<Semaphore>,
+    units: Share,
     units_max: u32,
     taken_bytes: Gauge,
 }
 
-/// A session's share of the room; free again when it is dropped.
+/// What a session has of the room; free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct SessionPermit {
     units: OwnedSemaphorePermit,
     taken_bytes: Gauge,
 }
@@ -58,32 +59,31 @@ impl Room {
     pub(super) fn new(bytes_max: usize, taken_bytes: Gauge) -> Self {
         let units = (bytes_max / ABSENT_UNIT_BYTES).min(Semaphore::MAX_PERMITS);
         let units_max = u32::try_from(units).unwrap_or(u32::MAX);
-        Self { units: Arc::new(Semaphore::new(units_max as usize)), units_max, taken_bytes }
+        Self { units: Share::new(units_max as usize), units_max, taken_bytes }
     }
 
-    /// A share for this session, if there is room.
-    pub(super) fn take(&self, state: &SessionState) -> Option<Share> {
+    /// Room for this session, if there is some.
+    pub(super) fn take(&self, state: &SessionState) -> Option<SessionPermit> {
         let units = u32::try_from(state.bytes().div_ceil(ABSENT_UNIT_BYTES)).ok()?;
-        let units = Arc::clone(&self.units).try_acquire_many_owned(units).ok()?;
-        let share = Share { units, taken_bytes: self.taken_bytes.clone() };
-        share.taken_bytes.inc_by(share.bytes());
-        Some(share)
+        let units = self.units.try_take(units)?;
+        let permit = SessionPermit { units, taken_bytes: self.taken_bytes.clone() };
+        permit.taken_bytes.inc_by(permit.bytes());
+        Some(permit)
     }
 
     /// Resolves when nobody's session waits any more.
     pub(super) async fn all_left(&self) {
-        // The semaphore is never closed, so there is no error to see.
-        drop(self.units.acquire_many(self.units_max).await);
+        drop(self.units.take(self.units_max).await);
     }
 }
 
-impl Share {
+impl SessionPermit {
     fn bytes(&self) -> i64 {
         (self.units.num_permits() * ABSENT_UNIT_BYTES) as i64
     }
 }
 
-impl Drop for Share {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
         self.taken_bytes.dec_by(self.bytes());
     }
@@ -101,7 +101,7 @@ pub(super) struct OfflineSession {
     pub(super) will: Option<(Box<Will>, Instant)>,
     /// When the session ends.
     pub(super) until: Instant,
-    pub(super) share: Share,
+    pub(super) permit: SessionPermit,
 }
 
 impl OfflineSession {
@@ -120,7 +120,7 @@ impl OfflineSession {
             }
             self.apply_will().await;
         };
-        let Self { seat, state, share, .. } = match ending {
+        let Self { seat, state, permit, .. } = match ending {
             Some(Ending::TakenOver { clean_start: true } | Ending::OverLoginLimit) => {
                 // Its session ends here, and so does the wait of its will.
                 self.apply_will().await;
@@ -130,7 +130,7 @@ impl OfflineSession {
             _ => return,
         };
         seat.hand_over(state);
-        drop(share);
+        drop(permit);
     }
 
     async fn apply_will(&mut self) {
@@ -157,10 +157,10 @@ mod tests {
     fn there_is_room_for_so_many_sessions_and_no_more() {
         let (gauge, state) = (Gauge::default(), SessionState::default());
         let room = Room::new(2 * ABSENT_SESSION_BYTES, gauge.clone());
-        let mut shares: Vec<_> = (0..2).map(|_| room.take(&state)).collect();
-        assert!(shares.iter().all(Option::is_some) && room.take(&state).is_none());
+        let mut permits: Vec<_> = (0..2).map(|_| room.take(&state)).collect();
+        assert!(permits.iter().all(Option::is_some) && room.take(&state).is_none());
         assert_eq!(gauge.get(), 2 * ABSENT_SESSION_BYTES as i64);
-        shares.pop();
+        permits.pop();
         assert_eq!(gauge.get(), ABSENT_SESSION_BYTES as i64);
         assert!(room.take(&state).is_some());
     }

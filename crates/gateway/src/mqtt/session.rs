@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use super::ending::{Ending, Violation};
 use super::keep_alive::KeepAlive;
 use super::limits::PACKET_MAX;
-use super::offline_session::{OfflineSession, SessionState, Share, lasts};
+use super::offline_session::{OfflineSession, SessionPermit, SessionState, lasts};
 use super::protocol::Protocol;
 use super::rights::Rights;
 use super::sessions::Seat;
@@ -87,7 +87,7 @@ enum Outliving {
     /// For whoever took the seat over.
     Inherited(SessionState),
     /// For the client's return.
-    Waiting(SessionState, Share),
+    Waiting(SessionState, SessionPermit),
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
@@ -121,10 +121,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         match outliving {
             None => drop(seat),
             Some(Outliving::Inherited(state)) => seat.hand_over(state),
-            Some(Outliving::Waiting(state, share)) => {
+            Some(Outliving::Waiting(state, permit)) => {
                 let until = Instant::now() + lasts(session_expiry_secs, shared.limits.session_expiry_max);
                 let will = waiting_will;
-                let offline = OfflineSession { shared, seat, access, peer, state, will, until, share };
+                let offline = OfflineSession { shared, seat, access, peer, state, will, until, permit };
                 tokio::spawn(offline.run());
             }
         }
@@ -290,7 +290,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Ending::TakenOver { clean_start: true } => None,
             Ending::TakenOver { clean_start: false } => Some(Outliving::Inherited(state)),
             _ => match self.shared.absent.take(&state) {
-                Some(share) => Some(Outliving::Waiting(state, share)),
+                Some(permit) => Some(Outliving::Waiting(state, permit)),
                 None => {
                     self.shared.metrics.sessions_not_kept.inc();
                     None
