@@ -12,7 +12,7 @@ use std::time::Duration;
 use base::{ClientId, Incarnation, PartitionId, Problem, Timestamp};
 use fleet::{ClientPatch, Made, NewClient};
 use records::{Client, NoticeKind, Op, PartitionHead, PortalToken, PreviousSecret};
-use store::{Resident, Store, StoreError};
+use store::{Store, StoreError};
 
 use crate::kernel::fetch::Fetch;
 use crate::kernel::idempotency::{Form, Idempotent, KeptAnswers};
@@ -152,13 +152,10 @@ impl Registry {
     /// # Errors
     /// When the store cannot be read.
     pub fn load(store: &dyn Store, settings: &Arc<Settings>) -> Result<Self, StoreError> {
-        let mut clients = BTreeMap::new();
-        let head = store.load(PartitionId::REGISTRY, &mut |resident| {
-            if let Resident::Client(client) = resident {
-                clients.insert(client.id.clone(), *client);
-            }
-        })?;
-        let view = store.view(PartitionId::REGISTRY)?;
+        let view = store.load(PartitionId::REGISTRY)?;
+        let head = view.head().clone();
+        let clients = view.clients(None, usize::MAX)?;
+        let clients: BTreeMap<_, _> = clients.into_iter().map(|client| (client.id.clone(), client)).collect();
         let (answers, portals) = (KeptAnswers::load(&*view)?, PortalTable::load(&*view)?);
         let nodes = NodeTable::load(&*view)?;
         let notices = NoticeTable::load(

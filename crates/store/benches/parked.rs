@@ -20,7 +20,7 @@ use records::{
     Batch, JobClock, JobHead, JobId, JobState, Op, ParkedJob, Parking, PartitionHead, Queue, QueueCounts,
     QueueKey, QueueSettings, Terms,
 };
-use store::port::{CommitOutcome, Resident, Store, StoredJob, View};
+use store::port::{CommitOutcome, QueueResident, Store, StoredJob, View};
 use store::{EmbeddedOptions, EmbeddedStore, Running};
 
 type Failure = Box<dyn Error>;
@@ -217,9 +217,11 @@ fn read_in(folder: &Path) -> Result<(), Failure> {
     let mut residents = 0_u64;
     let mut partitions = publishing(&store);
     for partition in &mut partitions {
-        partition.head = store.load(partition.partition, &mut |resident| {
-            residents += u64::from(matches!(resident, Resident::Job(_)));
+        let view = store.load(partition.partition)?;
+        view.queue_residents(&mut |resident| {
+            residents += u64::from(matches!(resident, QueueResident::Job(_)));
         })?;
+        partition.head = view.head().clone();
     }
     tell(&format!("loaded {residents} resident jobs in {:.1} ms", began.elapsed().as_secs_f64() * 1e3))?;
     let partition = &mut partitions[3];

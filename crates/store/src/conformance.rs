@@ -68,7 +68,7 @@ use std::sync::mpsc::channel;
 use base::PartitionId;
 use records::{Batch, Op, PartitionHead};
 
-use crate::port::{CommitOutcome, Resident, Store};
+use crate::port::{CommitOutcome, DeviceResident, QueueResident, Store};
 
 /// A store under test, and what can be done to it from outside.
 pub trait Subject {
@@ -173,9 +173,15 @@ pub(crate) fn next(head: &mut PartitionHead, ops: Vec<Op>) -> Batch {
     Batch { partition: PARTITION, head: head.clone(), ops }
 }
 
-/// All that a partition keeps in memory, and its head.
-pub(crate) fn loaded(store: &dyn Store, partition: PartitionId) -> (PartitionHead, Vec<Resident>) {
-    let mut residents = Vec::new();
-    let head = store.load(partition, &mut |resident| residents.push(resident)).expect("loads");
-    (head, residents)
+/// The head of a partition, and all that a machine of devices, or one of queues, would keep of it
+/// in memory.
+pub(crate) fn loaded(
+    store: &dyn Store,
+    partition: PartitionId,
+) -> (PartitionHead, Vec<DeviceResident>, Vec<QueueResident>) {
+    let (view, mut of_devices, mut of_queues) =
+        (store.load(partition).expect("loads"), Vec::new(), Vec::new());
+    view.device_residents(&mut |resident| of_devices.push(resident)).expect("reads");
+    view.queue_residents(&mut |resident| of_queues.push(resident)).expect("reads");
+    (view.head().clone(), of_devices, of_queues)
 }

@@ -24,7 +24,8 @@ pub use embedded::{
 };
 pub use memory::{MemoryStore, Planned};
 pub use port::{
-    BATCH_BYTES_MAX, CommitDone, CommitOutcome, FeedFilter, PARKED_SPAN_MS, Page, ParkedTimes, ReadingKey,
-    Resident, ScannedJobs, Store, StoreError, StoreMetric, StoredJob, View, parked_span, parked_time,
+    BATCH_BYTES_MAX, CommitDone, CommitOutcome, DeviceResident, FeedFilter, PARKED_SPAN_MS, Page,
+    ParkedTimes, QueueResident, ReadingKey, ScannedJobs, Store, StoreError, StoreMetric, StoredJob, View,
+    parked_span, parked_time,
 };
 pub use queries::ResultPage;

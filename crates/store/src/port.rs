@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use base::{Incarnation, Lineage, PartitionId, Timestamp};
 use records::{
-    Batch, Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, NotificationState, PartitionHead,
-    QuarantineKey, Queue, QueueCounts, Reading, ReportIds, Seen,
+    Batch, DeviceProfile, DeviceSlot, DeviceState, JobHead, NotificationState, PartitionHead, QuarantineKey,
+    Queue, QueueCounts, Reading, ReportIds, Seen,
 };
 
 use crate::blocks::BlockStorage;
@@ -95,19 +95,13 @@ pub trait Store: Send + Sync + 'static {
     /// The latest engine time that any batch recorded; the engine clock starts no earlier.
     fn recorded_now(&self) -> Timestamp;
 
-    /// Streams what must be resident, devices and queues before what belongs to them, and gives the
-    /// head; a default head if nothing was ever committed.
+    /// The view that a machine's memory is built from: at a start, and again after an outcome that
+    /// is not [`CommitOutcome::Durable`]. Each machine asks it for its own residents.
     ///
     /// # Errors
     /// When the data cannot be read.
-    fn load(
-        &self,
-        partition: PartitionId,
-        resident: &mut dyn FnMut(Resident),
-    ) -> Result<PartitionHead, StoreError> {
-        let view = self.view(partition)?;
-        view.residents(resident)?;
-        Ok(view.head().clone())
+    fn load(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
+        self.view(partition)
     }
 
     /// Commits a batch. Batches of a partition are committed in the order of their `seq`, without
@@ -163,23 +157,28 @@ pub struct StoreMetric {
     pub value: f64,
 }
 
-/// A record that a partition keeps in memory.
+/// A record that a partition of devices keeps in memory.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Resident {
+pub enum DeviceResident {
     /// A device with what is known of it.
     Device(Box<DeviceProfile>, DeviceState, Option<Seen>),
     /// What a client was not told yet.
     NotificationState(Box<NotificationState>),
-    /// A queue, and how much of it is not resident.
-    Queue(Box<Queue>, QueueCounts),
-    /// A job that is not parked.
+    /// A job.
     Job(Box<JobHead>),
     /// The ids of a device's latest reports.
     ReportIds(DeviceSlot, Box<ReportIds>),
     /// A refused report, by what it costs; in order.
     Quarantined(QuarantineKey, u32),
-    /// A client; registry partition only.
-    Client(Box<Client>),
+}
+
+/// A record that a partition of queues keeps in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueueResident {
+    /// A queue, and how much of it is not resident.
+    Queue(Box<Queue>, QueueCounts),
+    /// A job that is not parked.
+    Job(Box<JobHead>),
 }
 
 /// Which part of a feed, and in which direction. `after` is exclusive and in the direction of

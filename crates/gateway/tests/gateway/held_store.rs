@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use base::{Lineage, PartitionId, Timestamp};
-use engine::records::{Batch, PartitionHead};
-use store::{BlockStorage, CommitDone, MemoryStore, Planned, Resident, Store, StoreError, StoreMetric, View};
+use engine::records::Batch;
+use store::{BlockStorage, CommitDone, MemoryStore, Planned, Store, StoreError, StoreMetric, View};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -104,14 +104,6 @@ impl Store for HeldStore {
 
     fn recorded_now(&self) -> Timestamp {
         self.inner.recorded_now()
-    }
-
-    fn load(
-        &self,
-        partition: PartitionId,
-        resident: &mut dyn FnMut(Resident),
-    ) -> Result<PartitionHead, StoreError> {
-        self.inner.load(partition, resident)
     }
 
     fn commit(&self, batch: Batch, done: CommitDone) {

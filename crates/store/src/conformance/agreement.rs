@@ -54,6 +54,8 @@ pub fn random_traffic_agrees_with_the_model(make: Make<'_>) {
 fn check(subject: &dyn Subject, model: &MemoryStore, traffic: &Traffic, random: &mut Random, seed: u64) {
     let partition = traffic.partition();
     assert_eq!(loaded(subject.store(), partition), loaded(model, partition), "seed {seed}");
+    let clients = |store: &dyn Store| read(read(store.view(partition)).clients(None, usize::MAX));
+    assert_eq!(clients(subject.store()), clients(model), "seed {seed}");
     agree(subject.store(), model, traffic, random, &format!("seed {seed} partition {partition}"));
 }
 

@@ -6,7 +6,7 @@ use records::{DeviceSlot, DeviceState, Op, PartitionHead};
 use super::basics::{all, delivery, device, event, id, pair, sign};
 use super::commands::{SHOWN, everything_of, shown_of};
 use super::{Make, PARTITION, Subject, loaded, next, put};
-use crate::port::{FeedFilter, Resident};
+use crate::port::{DeviceResident, FeedFilter};
 
 fn history(slot: u32, count: u32) -> Vec<Op> {
     let events = (0..count).map(|n| Op::PutEvent(Box::new(event(slot, i64::from(n), slot * 10_000 + n))));
@@ -42,11 +42,11 @@ fn assert_gone(subject: &dyn Subject, slot: u32, name: &str, context: &str) {
         let linked = view.devices_of(Incarnation(client), None, 100).expect("reads");
         assert!(linked.iter().all(|other| other.slot != device), "{context}");
     }
-    let is_of = |resident: &Resident| match resident {
-        Resident::Device(profile, _, _) => profile.slot == device,
-        Resident::NotificationState(pair) => pair.slot == device,
-        Resident::ReportIds(slot, _) => *slot == device,
-        Resident::Queue(..) | Resident::Job(_) | Resident::Client(_) | Resident::Quarantined(..) => false,
+    let is_of = |resident: &DeviceResident| match resident {
+        DeviceResident::Device(profile, _, _) => profile.slot == device,
+        DeviceResident::NotificationState(pair) => pair.slot == device,
+        DeviceResident::ReportIds(slot, _) => *slot == device,
+        DeviceResident::Job(_) | DeviceResident::Quarantined(..) => false,
     };
     assert!(!loaded(subject.store(), PARTITION).1.iter().any(is_of), "{context}");
     assert_eq!(shown_of(&*view, slot), [0; 9], "{context}");

@@ -9,7 +9,7 @@ use records::{
 };
 
 use super::{Make, Subject, loaded, put};
-use crate::port::{Resident, StoredJob, View, parked_span};
+use crate::port::{QueueResident, StoredJob, View, parked_span};
 
 const QUEUE: QueueKey = QueueKey(3);
 const START: i64 = 1_800_000_000_000;
@@ -43,8 +43,8 @@ impl Queues {
         self.subject.store().view(partition()).expect("opens")
     }
 
-    fn residents(&self) -> Vec<Resident> {
-        loaded(self.subject.store(), partition()).1
+    fn residents(&self) -> Vec<QueueResident> {
+        loaded(self.subject.store(), partition()).2
     }
 
     /// Sees the same before and after the store moved it about, and after a restart.
@@ -234,7 +234,7 @@ pub fn a_job_is_resident_or_parked_and_its_body_stays(make: Make<'_>) {
         assert_eq!(stored(&*view), Some(StoredJob::Parked(parked)), "an open view shows its moment");
         let view = queues.view();
         assert_eq!(stored(&*view), Some(StoredJob::Resident(head.clone())), "turn {turn}");
-        assert_eq!(queues.residents(), [Resident::Job(Box::new(head.clone()))], "turn {turn}");
+        assert_eq!(queues.residents(), [QueueResident::Job(Box::new(head.clone()))], "turn {turn}");
         assert_eq!(soonest(&*view, JobClock::Engine, 10), [0_u8; 0], "turn {turn}");
         assert_eq!(view.job_body(head.id).expect("reads"), Some(Arc::clone(&body)), "turn {turn}");
     }
@@ -400,7 +400,7 @@ pub fn queues_are_loaded_before_their_jobs(make: Make<'_>) {
         settings: QueueSettings { rate: Some(0.1), jobs_max: Some(7), ..QueueSettings::default() },
     };
     let counts = |ready| QueueCounts { parked_ready: ready, ..QueueCounts::default() };
-    let resident = |queue: Queue, counts| Resident::Queue(Box::new(queue), counts);
+    let resident = |queue: Queue, counts| QueueResident::Queue(Box::new(queue), counts);
     let head = job(1, START);
     queues.put(vec![
         Op::PutJob(Box::new(head.clone())),
@@ -410,7 +410,7 @@ pub fn queues_are_loaded_before_their_jobs(make: Make<'_>) {
         Op::PutQueueCounts(QueueKey(2), counts(5)),
         Op::PutQueueCounts(QueueKey(3), counts(6)),
     ]);
-    let job = Resident::Job(Box::new(head));
+    let job = QueueResident::Job(Box::new(head));
     queues.always(|queues| {
         let expect = [
             resident(queue(1, false), counts(0)),

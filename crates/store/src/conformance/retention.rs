@@ -8,7 +8,7 @@ use records::{
 
 use super::basics::{all, delivery, device, event, id, sign};
 use super::{Make, PARTITION, Subject, loaded, next, put};
-use crate::port::{FeedFilter, Resident};
+use crate::port::{DeviceResident, FeedFilter};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -50,7 +50,7 @@ pub fn the_quarantine_keeps_what_was_refused(make: Make<'_>) {
         let one = |report: &Quarantined| view.quarantined_one(report.id.into()).expect("reads");
         assert_eq!((one(&reports[0]).as_ref(), one(&reports[1])), (Some(&reports[0]), None), "{context}");
         let resident: Vec<_> = loaded(subject.store(), PARTITION).1;
-        let expect = |report: &Quarantined| Resident::Quarantined(report.id.into(), report.cost());
+        let expect = |report: &Quarantined| DeviceResident::Quarantined(report.id.into(), report.cost());
         assert_eq!(resident, [expect(&reports[0]), expect(&reports[2])], "{context}");
     });
 }
@@ -78,8 +78,8 @@ pub fn ids_of_reports_belong_to_their_device(make: Make<'_>) {
     );
     throughout(&mut *subject, |subject, context| {
         let mut found = loaded(subject.store(), PARTITION).1;
-        found.retain(|resident| matches!(resident, Resident::ReportIds(..)));
-        assert_eq!(found, [Resident::ReportIds(DeviceSlot(0), ids(4..12))], "{context}");
+        found.retain(|resident| matches!(resident, DeviceResident::ReportIds(..)));
+        assert_eq!(found, [DeviceResident::ReportIds(DeviceSlot(0), ids(4..12))], "{context}");
     });
 }
 

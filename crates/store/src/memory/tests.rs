@@ -29,7 +29,7 @@ fn commit(store: &MemoryStore, batch: Batch) -> std::sync::mpsc::Receiver<Commit
 }
 
 fn seq(store: &MemoryStore) -> u64 {
-    store.load(PartitionId(0), &mut |_| {}).expect("loads").seq
+    store.load(PartitionId(0)).expect("loads").head().seq
 }
 
 /// What is committed is durable at once, and there is nothing to move about or to open again.

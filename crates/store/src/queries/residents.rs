@@ -1,59 +1,57 @@
-//! What a partition keeps in memory, streamed: devices with state and signs of life, or queues with
-//! their counts, then what belongs to them.
+//! What a partition keeps in memory, streamed, one type for each machine: devices with state and
+//! signs of life, or queues with their counts, then what belongs to them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use records::{
-    Client, DeviceProfile, DeviceSlot, DeviceState, JobHead, NotificationState, QuarantineKey, Quarantined,
-    Queue, QueueCounts, ReportIds, Seen,
+    DeviceProfile, DeviceSlot, DeviceState, JobHead, NotificationState, QuarantineKey, Quarantined, Queue,
+    QueueCounts, ReportIds, Seen,
 };
 
 use crate::codec::key::Key;
 use crate::codec::{CodecError, Reader};
 use crate::key_range::KeyRange;
-use crate::port::{Resident, SeenSlice, StoreError, View};
+use crate::port::{DeviceResident, QueueResident, SeenSlice, StoreError, View};
 use crate::record::Record;
 use crate::table::Table;
 
 impl dyn View + '_ {
-    /// Streams a partition. States and signs of life are read first, in order of slot, as devices
-    /// are in order of id: a look-up each would take longer than all of them in order.
-    pub(crate) fn residents(&self, resident: &mut dyn FnMut(Resident)) -> Result<(), StoreError> {
+    /// Streams a partition of devices: devices before what belongs to them.
+    ///
+    /// States and signs of life are read first, in order of slot, as devices are in order of id: a
+    /// look-up each would take longer than all of them in order.
+    pub fn device_residents(&self, resident: &mut dyn FnMut(DeviceResident)) -> Result<(), StoreError> {
         let mut states = States::read(self)?;
         self.each::<DeviceProfile>(|_, device| {
             let (state, seen) = (states.take(device.slot), states.seen(self, device.slot)?);
-            resident(Resident::Device(Box::new(device), state, seen));
+            resident(DeviceResident::Device(Box::new(device), state, seen));
             Ok(())
         })?;
         self.each::<ReportIds>(|key, ids| {
             let slot = slot_of(key).map_err(|error| self.unreadable(Table::ReportIds, key, &error))?;
-            resident(Resident::ReportIds(slot, Box::new(ids)));
+            resident(DeviceResident::ReportIds(slot, Box::new(ids)));
             Ok(())
         })?;
         self.each::<Quarantined>(|_, report| {
-            resident(Resident::Quarantined(QuarantineKey::from(report.id), report.cost()));
+            resident(DeviceResident::Quarantined(QuarantineKey::from(report.id), report.cost()));
             Ok(())
         })?;
         self.each::<NotificationState>(|_, pair| {
             if !self.is_deleted(pair.slot)? {
-                resident(Resident::NotificationState(Box::new(pair)));
+                resident(DeviceResident::NotificationState(Box::new(pair)));
             }
             Ok(())
         })?;
-        self.queues(resident)?;
         self.each::<JobHead>(|_, job| {
-            resident(Resident::Job(Box::new(job)));
-            Ok(())
-        })?;
-        self.each::<Client>(|_, client| {
-            resident(Resident::Client(Box::new(client)));
+            resident(DeviceResident::Job(Box::new(job)));
             Ok(())
         })
     }
 
-    /// Queues with their counts, which are read first, in order.
-    fn queues(&self, resident: &mut dyn FnMut(Resident)) -> Result<(), StoreError> {
+    /// Streams a partition of queues: queues with their counts, then jobs. The counts are read
+    /// first, in order.
+    pub fn queue_residents(&self, resident: &mut dyn FnMut(QueueResident)) -> Result<(), StoreError> {
         let mut counts = HashMap::new();
         self.each::<QueueCounts>(|key, of_queue| {
             counts.insert(key.clone(), of_queue);
@@ -61,7 +59,11 @@ impl dyn View + '_ {
         })?;
         self.each::<Queue>(|key, queue| {
             let counts = counts.remove(key).unwrap_or_default();
-            resident(Resident::Queue(Box::new(queue), counts));
+            resident(QueueResident::Queue(Box::new(queue), counts));
+            Ok(())
+        })?;
+        self.each::<JobHead>(|_, job| {
+            resident(QueueResident::Job(Box::new(job)));
             Ok(())
         })
     }

@@ -43,9 +43,9 @@ impl CampaignMachine {
         fleet: Arc<dyn FleetView>,
         (began_at_wall, moment): (Timestamp, Moment),
     ) -> Result<Self, StoreError> {
-        let head = store.load(PartitionId::CAMPAIGNS, &mut |_| {})?;
+        let view = store.load(PartitionId::CAMPAIGNS)?;
+        let head = view.head().clone();
         let now = moment.now.max(head.now);
-        let view = store.view(PartitionId::CAMPAIGNS)?;
         let shares = Shares::load(all_shares(&*view)?);
         let picked_lately = settings.campaigns.device_picks_per_hour.map(|per_hour| {
             let mut quota = DeviceQuota::new(per_hour);

@@ -12,7 +12,7 @@ use base::{Incarnation, PartitionId, Timestamp};
 use fleet::index::LoadingIndex;
 use jobs::{Jobs, LoadOutcome, Numbers};
 use records::{JobHead, Process};
-use store::{Resident, Store, StoreError};
+use store::{DeviceResident, Store, StoreError};
 use watch::Watch;
 
 use super::commands::DeviceCommands;
@@ -57,8 +57,9 @@ impl DevicePartition {
         moment: Moment,
         context: &DeviceContext,
     ) -> Result<OpenedPartition, StoreError> {
-        let mut residents = Residents::default();
-        let mut head = store.load(id, &mut |resident| residents.take(resident))?;
+        let view = store.load(id)?;
+        let (mut residents, mut head) = (Residents::default(), view.head().clone());
+        view.device_residents(&mut |resident| residents.take(resident))?;
         let now = moment.now.max(head.now);
         head.stamp = head.stamp.max(moment.stamp);
         let jobs = Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease });
@@ -80,7 +81,7 @@ impl DevicePartition {
             clients: HashMap::default(),
             pending: PendingRecords::default(),
             commands,
-            answers: KeptAnswers::load(&*store.view(id)?)?,
+            answers: KeptAnswers::load(&*view)?,
             opening: VecDeque::new(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
@@ -112,7 +113,7 @@ impl DevicePartition {
         residents.quarantined.into_iter().for_each(|(key, cost)| partition.quarantine.push(key, cost));
         partition.stale = stale_pairs(partition.pairs.values());
         partition.load_jobs(residents.jobs, now, store);
-        partition.gatherer.load(&*store.view(id)?)?;
+        partition.gatherer.load(&*view)?;
         tell_loaded(id, &partition.gatherer, context);
         Ok(OpenedPartition { partition, orphans })
     }
@@ -167,15 +168,13 @@ struct Residents {
 }
 
 impl Residents {
-    fn take(&mut self, resident: Resident) {
+    fn take(&mut self, resident: DeviceResident) {
         match resident {
-            Resident::Device(profile, state, seen) => self.devices.push((profile, state, seen)),
-            Resident::NotificationState(pair) => self.pairs.push(*pair),
-            Resident::Job(head) => self.jobs.push(*head),
-            Resident::ReportIds(slot, ids) => self.report_ids.push((slot, ids)),
-            Resident::Quarantined(key, cost) => self.quarantined.push((key, cost)),
-            Resident::Queue(..) => debug_assert!(false, "queues are in partitions of their own"),
-            Resident::Client(_) => debug_assert!(false, "clients are in the registry partition only"),
+            DeviceResident::Device(profile, state, seen) => self.devices.push((profile, state, seen)),
+            DeviceResident::NotificationState(pair) => self.pairs.push(*pair),
+            DeviceResident::Job(head) => self.jobs.push(*head),
+            DeviceResident::ReportIds(slot, ids) => self.report_ids.push((slot, ids)),
+            DeviceResident::Quarantined(key, cost) => self.quarantined.push((key, cost)),
         }
     }
 }

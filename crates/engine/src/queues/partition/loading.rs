@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use base::{PartitionId, Timestamp};
 use jobs::{Jobs, JobsStep, NoCalendar, Numbers};
 use records::{Batch, JobHead, Process, QueueCounts};
-use store::{Resident, Store, StoreError};
+use store::{QueueResident, Store, StoreError};
 
 use super::budget::{Spent, StepLimits};
 use super::conditions::QueueConditions;
@@ -42,7 +42,7 @@ impl QueuePartition {
         process: Process,
         moment: Moment,
     ) -> Result<Self, StoreError> {
-        let view = store.view(id)?;
+        let view = store.load(id)?;
         let head = view.head().clone();
         let next_lease = if head.seq == 0 { 0 } else { head.next_lease.saturating_add(LEASES_SKIPPED) };
         let numbers = Numbers { next_job: head.next_job, next_lease };
@@ -85,10 +85,9 @@ impl QueuePartition {
         let (mut batch, mut calendar, mut wakes) = (Batch::new(id), NoCalendar, Vec::new());
         let mut step = JobsStep::new(now, &mut calendar, &mut batch, &mut wakes);
         // One after the other: all at once take more memory than what they are loaded into.
-        store.load(id, &mut |resident| match resident {
-            Resident::Queue(queue, counts) => partition.load_queue(&queue, counts, now),
-            Resident::Job(head) => partition.load_job(&head, &mut step),
-            _ => debug_assert!(false, "only queues and jobs are in a partition of queues"),
+        view.queue_residents(&mut |resident| match resident {
+            QueueResident::Queue(queue, counts) => partition.load_queue(&queue, counts, now),
+            QueueResident::Job(head) => partition.load_job(&head, &mut step),
         })?;
         partition.opening = batch.ops.into();
         for control in view.queue_controls()? {

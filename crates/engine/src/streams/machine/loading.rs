@@ -44,8 +44,8 @@ impl StreamPartition {
     /// When the store cannot be read.
     pub fn load(store: &dyn Store, id: PartitionId, memory_max: usize) -> Result<Self, StoreError> {
         // Nothing of a stream is resident.
-        let head = store.load(id, &mut |_| {})?;
-        let view = store.view(id)?;
+        let view = store.load(id)?;
+        let head = view.head().clone();
         // Nothing was ever written: nothing is read.
         let (dues, streams, pushed, copies, answers) = match head.seq {
             0 => (BTreeSet::new(), 0, Vec::new(), Vec::new(), KeptAnswers::default()),

@@ -105,11 +105,9 @@ impl<W: Workload> Run<W> {
 
     /// At which batch the partition is.
     fn check_stored(&self, store: &dyn Store, partition: PartitionId, past: Past) -> Checked<u64> {
-        let mut residents = Vec::new();
-        let head = store.load(partition, &mut |resident| residents.push(resident)).map_err(unreadable)?;
-        let view = store.view(partition).map_err(unreadable)?;
-        let stored = Stored { seq: head.seq, residents, view, blocks: store.blocks() };
-        self.workload.check_stored(partition, stored, past)?;
-        Ok(head.seq)
+        let view = store.load(partition).map_err(unreadable)?;
+        let seq = view.head().seq;
+        self.workload.check_stored(partition, Stored { seq, view, blocks: store.blocks() }, past)?;
+        Ok(seq)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::{Lineage, PartitionId, Timestamp};
 use records::{Batch, PartitionHead};
-use store::{BlockStorage, CommitDone, CommitOutcome, Resident, Store, StoreError, StoreMetric, View};
+use store::{BlockStorage, CommitDone, CommitOutcome, Store, StoreError, StoreMetric, View};
 
 use super::fault_injection::{InjectedFault, Shows, StoredFault};
 
@@ -98,14 +98,10 @@ impl Store for StoreSpy {
         self.store.recorded_now()
     }
 
-    fn load(
-        &self,
-        partition: PartitionId,
-        resident: &mut dyn FnMut(Resident),
-    ) -> Result<PartitionHead, StoreError> {
-        let head = self.store.load(partition, resident)?;
-        self.heard().loaded.push((partition, head.clone()));
-        Ok(head)
+    fn load(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
+        let view = self.store.load(partition)?;
+        self.heard().loaded.push((partition, view.head().clone()));
+        Ok(view)
     }
 
     fn commit(&self, mut batch: Batch, done: CommitDone) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
-use store::{BlockStorage, Resident, StoreError, View};
+use store::{BlockStorage, StoreError, View};
 
 use super::counts::Counted;
 use super::fault_injection::InjectedFault;
@@ -35,7 +35,6 @@ impl<P> Plan<P> {
 pub(crate) struct Stored {
     /// The latest batch.
     pub(crate) seq: u64,
-    pub(crate) residents: Vec<Resident>,
     pub(crate) view: Box<dyn View>,
     /// Files of blocks of streams.
     pub(crate) blocks: Arc<dyn BlockStorage>,

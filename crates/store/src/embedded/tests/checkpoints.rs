@@ -58,9 +58,11 @@ fn delete_jobs(numbers: std::ops::Range<u64>) -> Vec<Op> {
 
 fn jobs(store: &EmbeddedStore) -> usize {
     let mut count = 0;
-    store
-        .load(PARTITION, &mut |resident| count += usize::from(matches!(resident, crate::Resident::Job(_))))
-        .expect("loads");
+    let view = store.load(PARTITION).expect("loads");
+    view.device_residents(&mut |resident| {
+        count += usize::from(matches!(resident, crate::DeviceResident::Job(_)))
+    })
+    .expect("reads");
     count
 }
 
@@ -131,7 +133,7 @@ fn partitions_without_changes_do_not_hold_the_log() {
     disk.crash();
     drop(store);
     let store = open(&disk).expect("opens again");
-    assert_eq!(store.load(PARTITION, &mut |_| {}).expect("loads").seq, 199);
+    assert_eq!(store.load(PARTITION).expect("loads").head().seq, 199);
 }
 
 #[test]

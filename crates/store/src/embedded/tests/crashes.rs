@@ -6,7 +6,7 @@
 use base::random::Random;
 
 use super::*;
-use crate::conformance::agree;
+use crate::conformance::{agree, loaded};
 use crate::memory::MemoryStore;
 
 /// One partition: what was given to the store, and how much of it must be there.
@@ -63,12 +63,7 @@ impl Given {
                 Box::new(|outcome| assert!(matches!(outcome, CommitOutcome::Durable))),
             );
         }
-        let load = |store: &dyn Store| {
-            let mut residents = Vec::new();
-            let head = store.load(partition, &mut |resident| residents.push(resident));
-            (head.expect("loads"), residents)
-        };
-        assert_eq!(load(store), load(&model), "{context}");
+        assert_eq!(loaded(store, partition), loaded(&model, partition), "{context}");
         agree(store, &model, &self.traffic, random, context);
     }
 }

@@ -54,8 +54,8 @@ fn commits_of_all_partitions_become_durable_and_make_room_for_each_other() {
     drop(store);
     let (store, _running) = self::running(path.path(), small());
     for id in PARTITIONS_OF_TEST {
-        let head = store.load(id, &mut |_| {}).expect("loads");
-        assert_eq!(head.seq, u64::from(batches as u32));
+        let view = store.load(id).expect("loads");
+        assert_eq!(view.head().seq, u64::from(batches as u32));
     }
 }
 

@@ -26,7 +26,7 @@ fn commit(store: &EmbeddedStore, traffic: &mut Traffic) {
 /// Batches of the first partition that an opening finds.
 fn found(disk: &SimulatedDisk) -> u64 {
     let store = open(disk).expect("opens");
-    store.load(PartitionId(0), &mut |_| {}).expect("loads").seq
+    store.load(PartitionId(0)).expect("loads").head().seq
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base::{Incarnation, Timestamp};
 use engine::records::{DeliveryKey, EventKey};
 use records::DeviceSlot;
-use store::{FeedFilter, Page, ReadingKey, Resident, View};
+use store::{DeviceResident, FeedFilter, Page, ReadingKey, View};
 
 use super::{indexes, quarantine_and_counts};
 use crate::devices::model::device::{Device, Event, Reading, Shown, Taken};
@@ -20,8 +20,8 @@ use crate::harness::violation::{Checked, Invariant, unreadable};
 type DeliveryLine = (base::EntityId, String, Incarnation, String, u64, String, u32, Option<Timestamp>);
 
 /// Compares a device partition.
-pub(crate) fn check_partition(view: &dyn View, residents: Vec<Resident>, model: &Partition) -> Checked {
-    check_residents(residents, model)?;
+pub(crate) fn check_partition(view: &dyn View, model: &Partition) -> Checked {
+    check_residents(view, model)?;
     let profiles = paged(|after, limit| {
         let found = view.devices(after.as_ref(), limit)?;
         Ok(found.into_iter().map(|profile| (profile.id.clone(), profile)).collect())
@@ -53,25 +53,20 @@ pub(crate) fn check_registry(view: &dyn View, model: &Registry) -> Checked {
     Invariant::AS_THE_MODEL.same("list of clients", &found, &model.clients.values().cloned().collect())
 }
 
-fn check_residents(residents: Vec<Resident>, model: &Partition) -> Checked {
+fn check_residents(view: &dyn View, model: &Partition) -> Checked {
     let mut devices = BTreeMap::new();
     let (mut pairs, mut jobs) = (Vec::new(), 0);
     let (mut report_ids, mut quarantined) = (BTreeMap::new(), Vec::new());
-    for resident in residents {
-        match resident {
-            Resident::Device(profile, state, seen) => {
-                devices.insert(profile.id.clone(), Shown::of(&profile, &state, seen));
-            }
-            Resident::NotificationState(pair) => pairs.push((pair.slot, pair.client)),
-            Resident::Job(_) => jobs += 1,
-            Resident::ReportIds(slot, ids) => drop(report_ids.insert(slot, ids.as_slice().to_vec())),
-            Resident::Quarantined(key, cost) => quarantined.push((key, cost)),
-            other @ (Resident::Client(_) | Resident::Queue(..)) => {
-                let detail = format!("{other:?} is in a device partition");
-                return Err(Invariant::AS_THE_MODEL.broken(detail));
-            }
+    view.device_residents(&mut |resident| match resident {
+        DeviceResident::Device(profile, state, seen) => {
+            devices.insert(profile.id.clone(), Shown::of(&profile, &state, seen));
         }
-    }
+        DeviceResident::NotificationState(pair) => pairs.push((pair.slot, pair.client)),
+        DeviceResident::Job(_) => jobs += 1,
+        DeviceResident::ReportIds(slot, ids) => drop(report_ids.insert(slot, ids.as_slice().to_vec())),
+        DeviceResident::Quarantined(key, cost) => quarantined.push((key, cost)),
+    })
+    .map_err(unreadable)?;
     let expected: BTreeMap<_, _> =
         model.devices.iter().map(|(id, device)| (id.clone(), device.shown())).collect();
     Invariant::AS_THE_MODEL.same("resident devices", &devices, &expected)?;

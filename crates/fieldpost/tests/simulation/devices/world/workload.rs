@@ -140,7 +140,7 @@ impl Workload for World {
             }
             PartitionId(index) => {
                 let model = self.model[usize::from(index)].at(stored.seq, past)?;
-                contents::check_partition(&*stored.view, stored.residents, model)
+                contents::check_partition(&*stored.view, model)
             }
         }
     }

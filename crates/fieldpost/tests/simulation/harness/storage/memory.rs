@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use base::random::Random;
 use base::{Lineage, PartitionId, Timestamp};
 use engine::kernel::runner::BATCHES_IN_FLIGHT_MAX;
-use records::{Batch, PartitionHead};
+use records::Batch;
 use store::{
-    BlockStorage, CommitDone, CommitOutcome, MemoryStore, Planned, Resident, Store, StoreError, StoreMetric,
-    View,
+    BlockStorage, CommitDone, CommitOutcome, MemoryStore, Planned, Store, StoreError, StoreMetric, View,
 };
 
 use super::{End, Storage};
@@ -259,14 +258,10 @@ impl Store for ProcessStore {
         self.committed.recorded_now()
     }
 
-    fn load(
-        &self,
-        partition: PartitionId,
-        resident: &mut dyn FnMut(Resident),
-    ) -> Result<PartitionHead, StoreError> {
+    fn load(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
         self.check()?;
         self.unfence(partition);
-        self.committed.load(partition, resident)
+        self.committed.load(partition)
     }
 
     fn commit(&self, batch: Batch, done: CommitDone) {

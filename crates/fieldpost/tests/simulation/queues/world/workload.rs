@@ -121,7 +121,7 @@ impl Workload for World {
 
     fn check_stored(&self, partition: PartitionId, stored: Stored, past: Past) -> Checked {
         let model = self.model[index_of(partition)].at(stored.seq, past)?;
-        contents::check(&*stored.view, stored.residents, model)
+        contents::check(&*stored.view, model)
     }
 
     fn load(&mut self, process: &Process) -> Result<(), StoreError> {
