@@ -123,7 +123,8 @@ struct LoadedChange {
     cut_off: Option<EndedJob>,
 }
 
-/// A step of a partition of devices.
+/// A step of a partition of devices. The heaviest report, of a device with 100 clients and values
+/// of 4 KiB, adds a megabyte to its batch.
 type DeviceStep<'a> = StepContext<'a, DeviceEffect, DeviceStepPart>;
 
 /// What only partitions of devices collect in a step.

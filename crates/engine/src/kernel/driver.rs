@@ -20,8 +20,8 @@ use super::runner::{BATCHES_IN_FLIGHT_MAX, CommitResult, Runner};
 
 /// Inputs that wait for a partition at most; each is at most a slice.
 pub(crate) const INBOX_INPUTS_MAX: usize = 256;
-/// Reports that one step takes in at most.
-const STEP_REPORTS_MAX: usize = 4_000;
+/// What the inputs that one step takes in may weigh together, as [`Machine::weight`] counts them.
+const STEP_WEIGHT_MAX: usize = 4_000;
 /// Outcomes that wait at most.
 const OUTCOMES_MAX: usize = BATCHES_IN_FLIGHT_MAX;
 
@@ -103,7 +103,7 @@ impl<M: Machine> Driver<M> {
         let mut weight = first.as_ref().map_or(0, M::weight);
         let inbox = &mut self.inbox;
         let mut inputs = first.into_iter().chain(std::iter::from_fn(|| {
-            if weight >= STEP_REPORTS_MAX {
+            if weight >= STEP_WEIGHT_MAX {
                 return None;
             }
             let input = inbox.try_recv().ok()?;

@@ -1,10 +1,10 @@
 //! The order of feeds that span partitions: nothing is added before a place that a reader has read.
 //!
-//! An event is stamped with the engine clock when it is made, and shown when it is durable. So two
+//! An entry is stamped with the engine clock when it is made, and shown when it is durable. So two
 //! partitions may show theirs in another order than that of their stamps. Therefore a feed ends
 //! before the oldest stamp that is still being written. A reader pushes all later stamps behind
 //! what it has read. Stamps run ahead of the clock by at most [`AHEAD_MS_MAX`]; nothing but the
-//! keys of events and deliveries uses them.
+//! keys of entries uses them.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 
@@ -18,7 +18,7 @@ const AHEAD_MS_MAX: i64 = 5;
 /// How far of that writes alone push stamps; the rest is left to readers.
 const WRITES_AHEAD_MS_MAX: i64 = 2;
 
-/// The stamps of events and deliveries, over all partitions.
+/// The stamps of the entries of feeds, over all partitions.
 #[derive(Debug, Default)]
 pub(crate) struct FeedClock {
     /// The latest stamp given.

@@ -23,7 +23,8 @@ pub trait Machine: Send + 'static {
     /// Where effects go.
     type Context: MachineContext<Effect = Self::Effect>;
 
-    /// How much work an input is, in reports; a step takes inputs up to a budget of these.
+    /// How much work an input is: about how many entries it holds. A step takes inputs up to a
+    /// budget of these.
     fn weight(input: &Self::Input) -> usize;
 
     /// Applies the inputs, and what the passing of time brings, in order.
@@ -82,9 +83,9 @@ pub trait MachineContext: Send + Sync + 'static {
 pub struct Moment {
     /// The engine clock: schedules, and stamps what is stored.
     pub now: Timestamp,
-    /// The order of events and deliveries in feeds; see `feed_clock.rs`.
+    /// The order of entries in feeds; see `feed_clock.rs`.
     pub stamp: Timestamp,
-    /// The wall clock: when jobs are due that name a moment or a calendar.
+    /// The wall clock: for times that callers name, and for calendars.
     pub wall: Timestamp,
 }
 

@@ -9,12 +9,11 @@ use super::fetch::Fetch;
 use super::machine::Moment;
 
 /// What a batch may weigh before no more work is taken into it, in bytes as [`Op::weight`] counts
-/// them. The heaviest report, of a device with 100 clients and values of 4 KiB, adds a megabyte:
-/// far below what a frame of the log may hold.
+/// them: far below what a frame of the log may hold.
 pub(crate) const STEP_BYTES_MAX: usize = 1 << 20;
-/// Payload bytes that the answers of one step may carry together before no more is given: a job may
-/// carry a megabyte.
-const CARRIED_BYTES_MAX: usize = 8 << 20;
+/// Payload bytes that the answers of one step may carry together before no more is given. One
+/// payload may have a megabyte.
+pub(crate) const CARRIED_BYTES_MAX: usize = 8 << 20;
 
 /// One step of a machine with effects `E`. `own` is what only that machine collects.
 pub(crate) struct StepContext<'a, E, O> {
@@ -126,7 +125,7 @@ impl<'a, E, O> StepContext<'a, E, O> {
 #[cfg(test)]
 mod tests {
     use base::Lineage;
-    use records::JobId;
+    use records::{AnswerKey, KeptAnswer};
     use store::MemoryStore;
 
     use super::super::fetch::FromStore;
@@ -140,7 +139,10 @@ mod tests {
         let mut head = Batch::new(id).head;
         let moment = Moment { now: Timestamp(1), stamp: Timestamp(1), wall: Timestamp(1) };
         let mut step: StepContext<'_, (), ()> = StepContext::new(id, &head, moment, &fetch, ());
-        let put = |bytes: usize| Op::PutJobBody(JobId([1; 16]), vec![0; bytes].into());
+        let put = |bytes: usize| {
+            let answer = vec![0_u8; bytes].into();
+            Op::PutAnswer(Box::new(KeptAnswer { key: AnswerKey(1), at: Timestamp(1), body: 0, answer }))
+        };
         let empty = put(0).weight();
         step.push(put(weight - empty));
         assert_eq!(step.weigh(), weight);

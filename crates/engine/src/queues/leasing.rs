@@ -9,10 +9,7 @@ use super::consuming::{Back, HandOver, LeasedJob, Leases, Stay};
 use super::input::Asking;
 use super::ready_wait::ReadyWait;
 use super::{Consumed, QueueInput, QueueName, ReservationToken, Want, body, id};
-
-/// Payload bytes at which no further queue is asked. Each queue has the same bound, so an answer
-/// holds at most twice as much and one job.
-const CARRIED_BYTES_MAX: usize = 8 << 20;
+use crate::kernel::step_context::CARRIED_BYTES_MAX;
 
 impl Queues {
     /// Leases up to `max` jobs of the queues, of earlier ones first, and waits for the first job
@@ -70,6 +67,7 @@ impl Queues {
             let (more, on_the_way) = consumed(leases, place)?;
             jobs.extend(more);
             hand_over.append(on_the_way);
+            // Each queue has the same bound, so an answer holds at most twice as much and one job.
             if jobs.len() >= want.max || carried >= CARRIED_BYTES_MAX {
                 break;
             }
