@@ -15,6 +15,7 @@ pub(crate) mod driver;
 pub(crate) mod feed_clock;
 pub(crate) mod hashed;
 pub(crate) mod idempotency;
+pub(crate) mod loaded_changes;
 pub(crate) mod partition_handle;
 pub(crate) mod pending_writes;
 pub(crate) mod step_context;

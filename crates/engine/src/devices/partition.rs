@@ -29,7 +29,7 @@ mod rollouts;
 mod stale;
 mod timeline;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +48,7 @@ use crate::jobs_part::{HasJobs, JobsPart};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::{Idempotent, KeptAnswers};
+use crate::kernel::loaded_changes::LoadedChanges;
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::reply::{Answered, answered};
 use crate::kernel::step_context::StepContext;
@@ -100,9 +101,7 @@ pub struct DevicePartition {
     commands: DeviceCommands,
     /// What requests were answered that may come again.
     answers: KeptAnswers,
-    /// What loading found to be written: the first batches hold it, and nothing else before it is
-    /// all written.
-    opening: VecDeque<LoadedChange>,
+    loaded_changes: LoadedChanges<LoadedChange>,
     /// Reports that a step took but had no room for; the next begins with them.
     backlog: Option<reports::Unfinished>,
     /// Its counts after the step before.
@@ -178,7 +177,7 @@ impl Machine for DevicePartition {
     ) -> Result<Step<DeviceEffect>, StoreError> {
         self.head.stamp = self.head.stamp.max(moment.stamp);
         let mut step = StepContext::new(self.id, &self.head, moment, fetch, DeviceStepPart::default());
-        if !self.open(&mut step) {
+        if !self.write_loaded(&mut step) {
             return self.seal(step, true);
         }
         self.announce_stale(&mut step);
@@ -209,7 +208,7 @@ impl Machine for DevicePartition {
     }
 
     fn has_unfinished(&self) -> bool {
-        self.backlog.is_some() || !self.opening.is_empty()
+        self.backlog.is_some() || !self.loaded_changes.is_empty()
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
@@ -235,13 +234,12 @@ impl DevicePartition {
     }
 
     /// Takes what loading found into the batch, as far as there is room. Whether that was all.
-    fn open(&mut self, step: &mut DeviceStep<'_>) -> bool {
-        while step.has_room() {
-            let Some(LoadedChange { ops, cut_off }) = self.opening.pop_front() else { return true };
+    fn write_loaded(&mut self, step: &mut DeviceStep<'_>) -> bool {
+        while let Some(LoadedChange { ops, cut_off }) = self.loaded_changes.take_next(step) {
             step.batch.ops.extend(ops);
             cut_off.into_iter().for_each(|ended| self.job_ended(ended, step));
         }
-        self.opening.is_empty()
+        self.loaded_changes.is_empty()
     }
 
     /// What the passing of time brings: silence noticed, jobs due, leases run out. Whether there is

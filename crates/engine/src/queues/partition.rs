@@ -45,6 +45,7 @@ use super::{QueueInput, QueueName};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
+use crate::kernel::loaded_changes::LoadedChanges;
 use crate::kernel::machine::{Machine, Moment, Step};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::answered;
@@ -116,9 +117,7 @@ pub struct QueuePartition {
     spent: Spent,
     /// The latest batch that is durable.
     settled: u64,
-    /// What loading found to be written: the first batches hold it, and nothing else before it is
-    /// all written.
-    opening: VecDeque<Op>,
+    loaded_changes: LoadedChanges<Op>,
     /// The next step is the last: it sends the consumers home.
     closing: bool,
 }
@@ -170,7 +169,7 @@ impl Machine for QueuePartition {
         let mut step = StepContext::new(self.id, &self.head, moment, fetch, own);
         step.bytes_max = self.limits.bytes;
         self.jobs.set_wall(step.now, step.wall);
-        if !self.open(&mut step) {
+        if !self.write_loaded(&mut step) {
             return Ok(self.seal(step, true));
         }
         // Who asks now is given what is due now, and shows a reservation whose time is over in
@@ -212,7 +211,7 @@ impl Machine for QueuePartition {
     }
 
     fn has_unfinished(&self) -> bool {
-        !self.opening.is_empty()
+        !self.loaded_changes.is_empty()
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
@@ -386,12 +385,11 @@ impl QueuePartition {
     }
 
     /// Takes what loading found into the batch, as far as there is room. Whether that was all.
-    fn open(&mut self, step: &mut QueueStep<'_>) -> bool {
-        while step.has_room() {
-            let Some(op) = self.opening.pop_front() else { return true };
+    fn write_loaded(&mut self, step: &mut QueueStep<'_>) -> bool {
+        while let Some(op) = self.loaded_changes.take_next(step) {
             step.push(op);
         }
-        self.opening.is_empty()
+        self.loaded_changes.is_empty()
     }
 
     /// Ends the step: its changes become one batch.

@@ -4,7 +4,7 @@
 //! Attempts that were under way in another process are cut off here; their records are the first
 //! thing the partition writes, in as many steps as it takes.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ use crate::devices::stats::DeviceStats;
 use crate::kernel::fetch::FromStore;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
+use crate::kernel::loaded_changes::LoadedChanges;
 use crate::kernel::machine::Moment;
 use crate::kernel::step_context::StepContext;
 use crate::settings::Settings;
@@ -82,7 +83,7 @@ impl DevicePartition {
             pending: PendingRecords::default(),
             commands,
             answers: KeptAnswers::load(&*view)?,
-            opening: VecDeque::new(),
+            loaded_changes: LoadedChanges::nothing(),
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
             latest_stats: DeviceStats::default(),
@@ -135,7 +136,7 @@ impl DevicePartition {
             };
             let ops = std::mem::take(&mut step.batch.ops);
             if cut_off.is_some() || !ops.is_empty() {
-                self.opening.push_back(LoadedChange { ops, cut_off });
+                self.loaded_changes.push(LoadedChange { ops, cut_off });
             }
         }
     }

@@ -19,6 +19,7 @@ use super::waiting::WaitingConsumers;
 use super::{Queue, QueuePartition};
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
+use crate::kernel::loaded_changes::LoadedChanges;
 use crate::kernel::machine::Moment;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::queues::QueueName;
@@ -78,7 +79,7 @@ impl QueuePartition {
             troubled: TroubleNotes::default(),
             spent: Spent::default(),
             settled: head.seq,
-            opening: VecDeque::new(),
+            loaded_changes: LoadedChanges::nothing(),
             closing: false,
             head,
         };
@@ -89,7 +90,7 @@ impl QueuePartition {
             QueueResident::Queue(queue, counts) => partition.load_queue(&queue, counts, now),
             QueueResident::Job(head) => partition.load_job(&head, &mut step),
         })?;
-        partition.opening = batch.ops.into();
+        batch.ops.into_iter().for_each(|op| partition.loaded_changes.push(op));
         for control in view.queue_controls()? {
             let queue = QueueName::unchecked(&control.namespace, &control.queue);
             partition.controls.insert(queue, data_bytes(&control));
