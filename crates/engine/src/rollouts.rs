@@ -35,10 +35,9 @@ use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::{Answered, Reply};
 use crate::registry::RegistryInput;
 
-pub use crate::device_orders::OrderKind;
+pub use crate::device_orders::{OrderKind, OrderMessages};
 pub use changes::RolloutChanges;
 pub use check::{DEVICES_MAX, check_rollout_id, named_devices, share_ppm};
-pub use courier::RolloutMessages;
 pub use links::{
     CommandAt, CommandMove, DeviceLook, FoundDevice, OrderOutcome, OrderReport, RolloutOrder, Search,
 };

@@ -1,35 +1,29 @@
 //! The tasks between the machine of campaigns and the partitions of devices: one carries orders,
 //! and what came of them; the other looks for devices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use base::PartitionId;
 use futures_util::StreamExt;
-use futures_util::future::join_all;
 use futures_util::stream;
 use records::DevicePlace;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::input::{CampaignsInput, PickUpdate};
-use super::links::{OrderKind, PickHints, PickLinks, PickMove, PickOrder, PickReport};
+use super::links::{PickHints, PickLinks, PickMove, PickOrder, PickReport};
 use super::search::{FoundDevices, PickSearch};
 use crate::context::EngineContext;
+use crate::device_orders::{self, OrderCourier, OrderMessages};
 use crate::devices::input::DeviceInput;
 use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
 
-/// Orders that a partition takes in one input, and what their payloads may weigh together.
-const ORDERS_PER_INPUT: usize = 128;
-const PAYLOAD_BYTES_PER_INPUT: usize = 1 << 20;
 /// Moves and devices that the machine is told of in one input, and what the moves may weigh.
 const UPDATES_PER_INPUT: usize = 1_000;
 const RESULT_BYTES_PER_INPUT: usize = 1 << 20;
-/// After so long an order is given again whose partition was loaded anew meanwhile.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Searches of the machine that go on at the same time.
 const SEARCHES_OF_TASKS_AT_ONCE: usize = 4;
 /// A search that fails is made so often, after so long each time.
@@ -47,21 +41,7 @@ pub(crate) struct PickCourier {
 impl PickCourier {
     /// Carries orders, moves and hints until the machine takes nothing more.
     pub(crate) async fn carry(self) -> Result<(), NotAccepting> {
-        let links = self.links();
-        loop {
-            let woken = links.to_carry.notified();
-            let messages = self.context.take_pick_messages();
-            if messages.is_empty() {
-                woken.await;
-                continue;
-            }
-            for update in messages.to_machine {
-                self.tell(update).await?;
-            }
-            let carried = messages.to_partitions.into_iter();
-            let carried = carried.map(|(partition, inputs)| self.carry_to(partition, inputs));
-            join_all(carried).await.into_iter().collect::<Result<(), _>>()?;
-        }
+        device_orders::carry(&self).await
     }
 
     /// Looks for devices until the machine takes nothing more.
@@ -127,30 +107,36 @@ impl PickCourier {
     fn links(&self) -> &PickLinks {
         &self.context.campaigns.links
     }
+}
 
-    /// Each input once the one before is answered. Behind one that may be lost, none goes on.
-    async fn carry_to(
-        &self,
-        partition: PartitionId,
-        inputs: Vec<Vec<PickOrder>>,
-    ) -> Result<(), NotAccepting> {
-        let Some(inbox) = self.partitions.get(usize::from(partition.0)) else { return Ok(()) };
-        let mut inputs = inputs.into_iter();
-        while let Some(orders) = inputs.next() {
-            let (reply, answer) = Reply::<Vec<PickReport>>::new();
-            let input = DeviceInput::PickOrders { orders: orders.clone(), reply };
-            inbox.send(input).await.map_err(|_| NotAccepting)?;
-            match answer.await {
-                Ok(reports) => self.tell(PickUpdate::Reported(reports)).await?,
-                Err(_) => {
-                    // Whether it was done is not known. What is behind it must not overtake it.
-                    sleep(AGAIN_AFTER).await;
-                    self.context.give_pick_orders_again(orders, inputs.flatten());
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
+impl OrderCourier for PickCourier {
+    type Order = PickOrder;
+    type Report = PickReport;
+    type Update = PickUpdate;
+
+    fn partitions(&self) -> &[mpsc::Sender<DeviceInput>] {
+        &self.partitions
+    }
+
+    fn to_carry(&self) -> &Notify {
+        self.links().to_carry()
+    }
+
+    fn take(&self) -> OrderMessages<PickUpdate, PickOrder> {
+        self.context.take_pick_messages()
+    }
+
+    fn input(orders: Vec<PickOrder>, reply: Reply<Vec<PickReport>>) -> DeviceInput {
+        DeviceInput::PickOrders { orders, reply }
+    }
+
+    fn reported(reports: Vec<PickReport>) -> PickUpdate {
+        PickUpdate::Reported(reports)
+    }
+
+    /// What is behind an order must not overtake it: it may take that order's command back.
+    fn give_again(&self, unknown: Vec<PickOrder>, behind: &mut VecDeque<Vec<PickOrder>>) {
+        self.context.give_pick_orders_again(unknown, behind.drain(..).flatten());
     }
 
     async fn tell(&self, update: PickUpdate) -> Result<(), NotAccepting> {
@@ -162,35 +148,15 @@ impl PickCourier {
     }
 }
 
-/// What is to be carried between the machine and the partitions of devices.
-#[derive(Debug, Default)]
-pub struct PickMessages {
-    /// Inputs to the machine.
-    pub to_machine: Vec<PickUpdate>,
-    /// The orders of each input to a partition of devices, in order.
-    pub to_partitions: BTreeMap<PartitionId, Vec<Vec<PickOrder>>>,
-}
-
-impl PickMessages {
-    /// Whether there is nothing to carry.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.to_machine.is_empty() && self.to_partitions.is_empty()
-    }
-}
-
 /// The steps of the courier's tasks, one by one.
 impl EngineContext {
     /// What is to be carried since this was last asked.
     #[must_use]
-    pub fn take_pick_messages(&self) -> PickMessages {
-        let mut by_partition: BTreeMap<PartitionId, Vec<PickOrder>> = BTreeMap::new();
-        for order in self.campaigns.links.take_orders() {
-            by_partition.entry(order.place.partition).or_default().push(order);
-        }
-        let inputs = by_partition.into_iter().map(|(partition, orders)| (partition, into_inputs(&orders)));
-        let to_machine = self.campaigns.links.take_hints().map_or_else(Vec::new, updates_of);
-        PickMessages { to_machine, to_partitions: inputs.collect() }
+    pub fn take_pick_messages(&self) -> OrderMessages<PickUpdate, PickOrder> {
+        let links = &self.campaigns.links;
+        let orders = links.take_orders().into_iter().map(|order| (order.place.partition, order));
+        let to_machine = links.take_hints().map_or_else(Vec::new, updates_of);
+        OrderMessages::new(to_machine, orders, |order| order.terms.payload.len())
     }
 
     /// Whether these orders were carried out is not known, and those behind them were not. All are
@@ -200,10 +166,7 @@ impl EngineContext {
         unknown: Vec<PickOrder>,
         behind: impl IntoIterator<Item = PickOrder>,
     ) {
-        let ensured = unknown.into_iter().map(|order| {
-            let what = if order.what == OrderKind::Give { OrderKind::Ensure } else { order.what };
-            PickOrder { what, ..order }
-        });
+        let ensured = unknown.into_iter().map(|order| PickOrder { what: order.what.again(), ..order });
         self.campaigns.links.order_again(ensured.chain(behind).collect());
     }
 
@@ -223,7 +186,7 @@ fn updates_of(hints: PickHints) -> Vec<PickUpdate> {
     let mut moves: Vec<_> = moves.into_values().collect();
     moves.sort_unstable_by_key(|moved| (moved.task, moved.number));
     updates.extend(moves_by_input(moves).into_iter().map(PickUpdate::Moved));
-    let places = |places: std::collections::BTreeSet<DevicePlace>| places.into_iter().collect::<Vec<_>>();
+    let places = |places: BTreeSet<DevicePlace>| places.into_iter().collect::<Vec<_>>();
     let chunked = |places: Vec<DevicePlace>, update: fn(Vec<DevicePlace>) -> PickUpdate| {
         places.chunks(UPDATES_PER_INPUT).map(|some| update(some.to_vec())).collect::<Vec<_>>()
     };
@@ -248,13 +211,6 @@ fn moves_by_input(moves: Vec<PickMove>) -> Vec<Vec<PickMove>> {
         }
     }
     inputs
-}
-
-/// Orders by the input that they go into.
-fn into_inputs(orders: &[PickOrder]) -> Vec<Vec<PickOrder>> {
-    let largest = orders.iter().map(|order| order.terms.payload.len()).max().unwrap_or(0).max(1);
-    let per_input = (PAYLOAD_BYTES_PER_INPUT / largest).clamp(1, ORDERS_PER_INPUT);
-    orders.chunks(per_input).map(<[PickOrder]>::to_vec).collect()
 }
 
 #[cfg(test)]

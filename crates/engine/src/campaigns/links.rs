@@ -17,9 +17,10 @@ use records::{CampaignSlot, CommandStatus, DevicePlace, LateAnswer, PickOutcome,
 use tokio::sync::Notify;
 
 use super::search::PickSearch;
+use crate::device_orders::{OrderLinks, locked};
 use crate::kernel::hashed::HashMap;
 
-pub use crate::device_orders::OrderKind;
+pub use crate::device_orders::{OrderKind, OrderMessages};
 
 /// Hints of one kind that wait at most; with more of them every open pick is asked for.
 const HINTS_MAX: usize = 1 << 16;
@@ -154,11 +155,9 @@ impl PickHints {
 /// What the machine of campaigns and the partitions of devices have for each other.
 #[derive(Debug, Default)]
 pub(crate) struct PickLinks {
-    orders: Mutex<Vec<PickOrder>>,
+    waiting: OrderLinks<PickOrder, PickHints>,
     orders_waiting: Gauge,
     results_dropped: Counter,
-    hints: Mutex<PickHints>,
-    pub(super) to_carry: Notify,
     searches: Mutex<Vec<PickSearch>>,
     pub(super) to_search: Notify,
     /// Some task goes on: sessions that end matter.
@@ -169,16 +168,18 @@ pub(crate) struct PickLinks {
 
 impl PickLinks {
     pub(crate) fn order(&self, order: PickOrder) {
-        locked(&self.orders).push(order);
         self.orders_waiting.inc();
-        self.to_carry.notify_one();
+        self.waiting.order(order);
     }
 
     /// Orders that were taken are to be carried again, in front of those that came since.
     pub(super) fn order_again(&self, again: Vec<PickOrder>) {
         self.orders_waiting.inc_by(i64::try_from(again.len()).unwrap_or(i64::MAX));
-        locked(&self.orders).splice(..0, again);
-        self.to_carry.notify_one();
+        self.waiting.order_again(again);
+    }
+
+    pub(super) fn to_carry(&self) -> &Notify {
+        self.waiting.to_carry()
     }
 
     pub(crate) fn search(&self, search: PickSearch) {
@@ -188,10 +189,7 @@ impl PickLinks {
 
     /// The command of a pick moved on.
     pub(crate) fn moved(&self, moved: PickMove) {
-        let mut hints = locked(&self.hints);
-        hints.note_move(moved);
-        drop(hints);
-        self.to_carry.notify_one();
+        self.waiting.hint(|hints| hints.note_move(moved));
     }
 
     /// The result of a pick is not told to its campaign's receiver.
@@ -202,51 +200,31 @@ impl PickLinks {
     /// The last session of a device has ended.
     pub(crate) fn went_away(&self, place: DevicePlace) {
         if self.has_open.load(Ordering::SeqCst) {
-            self.hint(place, |hints| (&mut hints.went_away, &mut hints.came));
+            self.waiting.hint(|hints| {
+                hints.came.remove(&place);
+                hints.ask_again |= !has_noted(&mut hints.went_away, place);
+            });
         }
     }
 
     /// A device has a session.
     pub(crate) fn came(&self, place: DevicePlace) {
         if self.wants_who_come.load(Ordering::SeqCst) {
-            self.hint(place, |hints| (&mut hints.came, &mut hints.went_away));
+            self.waiting.hint(|hints| {
+                hints.went_away.remove(&place);
+                hints.ask_again |= !has_noted(&mut hints.came, place);
+            });
         }
     }
 
     /// A device was deleted. With very many, the shares of some go after the next start.
     pub(crate) fn gone(&self, place: DevicePlace) {
-        let mut hints = locked(&self.hints);
-        if hints.gone.len() < HINTS_MAX {
-            hints.gone.insert(place);
-        } else {
-            hints.ask_again = true;
-        }
-        drop(hints);
-        self.to_carry.notify_one();
-    }
-
-    /// Notes a device among some, and no longer among others.
-    fn hint(
-        &self,
-        place: DevicePlace,
-        sets: impl Fn(&mut PickHints) -> (&mut BTreeSet<DevicePlace>, &mut BTreeSet<DevicePlace>),
-    ) {
-        let mut hints = locked(&self.hints);
-        let (these, others) = sets(&mut hints);
-        others.remove(&place);
-        if these.len() < HINTS_MAX {
-            these.insert(place);
-        } else {
-            hints.ask_again = true;
-        }
-        drop(hints);
-        self.to_carry.notify_one();
+        self.waiting.hint(|hints| hints.ask_again |= !has_noted(&mut hints.gone, place));
     }
 
     /// A partition of devices was loaded: what it had to tell before may be lost.
     pub(crate) fn ask_again(&self) {
-        locked(&self.hints).ask_again = true;
-        self.to_carry.notify_one();
+        self.waiting.hint(|hints| hints.ask_again = true);
     }
 
     /// Whether sessions that end matter, and whether those that begin do.
@@ -256,7 +234,7 @@ impl PickLinks {
     }
 
     pub(super) fn take_orders(&self) -> Vec<PickOrder> {
-        let orders = std::mem::take(&mut *locked(&self.orders));
+        let orders = self.waiting.take_orders();
         self.orders_waiting.dec_by(i64::try_from(orders.len()).unwrap_or(i64::MAX));
         orders
     }
@@ -266,7 +244,7 @@ impl PickLinks {
     }
 
     pub(super) fn take_hints(&self) -> Option<PickHints> {
-        let hints = std::mem::take(&mut *locked(&self.hints));
+        let hints = self.waiting.take_hints();
         (!hints.is_empty()).then_some(hints)
     }
 
@@ -276,6 +254,15 @@ impl PickLinks {
         let help = "Results of picks that were not told: too many wait for their receivers";
         registry.register("fieldpost_pick_results_dropped", help, self.results_dropped.clone());
     }
+}
+
+/// Notes a device among others, if there is room for one more.
+fn has_noted(places: &mut BTreeSet<DevicePlace>, place: DevicePlace) -> bool {
+    let has_room = places.len() < HINTS_MAX;
+    if has_room {
+        places.insert(place);
+    }
+    has_room
 }
 
 #[cfg(test)]
@@ -301,7 +288,7 @@ mod tests {
         (0..1_024).for_each(|number| moved(number, &result));
         moved(0, &result);
         moved(1_024, &"".into());
-        assert!(!locked(&links.hints).ask_again, "one that is told twice counts once");
+        links.waiting.hint(|hints| assert!(!hints.ask_again, "one that is told twice counts once"));
         moved(1_025, &result);
         let hints = links.take_hints().expect("some wait");
         assert_eq!((hints.moves.len(), hints.ask_again), (1_025, true));

@@ -16,6 +16,7 @@ mod loading;
 mod notification_state;
 mod notification_states;
 mod notifications;
+mod orders;
 mod outcomes;
 mod pending;
 mod picks;

@@ -1,35 +1,26 @@
 //! The tasks between the registry and the partitions of devices: one carries orders, and what came
 //! of them; the other looks for devices.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::VecDeque;
 
-use base::PartitionId;
-use futures_util::future::join_all;
 use records::RolloutWork;
 use store::StoreError;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
 
 use super::links::{DeviceLook, Hints, OrderReport, RolloutLinks, RolloutOrder, Search};
 use super::search::search;
 use super::{RolloutInput, RolloutUpdate};
 use crate::context::EngineContext;
-use crate::device_orders::{OrderKind, partition_of};
+use crate::device_orders::{self, OrderCourier, OrderMessages, partition_of};
 use crate::devices::input::DeviceInput;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
 use crate::registry::RegistryInput;
 
-/// Orders that a partition takes in one input, and what their payloads may weigh together.
-const ORDERS_PER_INPUT: usize = 128;
-const PAYLOAD_BYTES_PER_INPUT: usize = 1 << 20;
 /// Moves and devices that the registry is told of in one input.
 const UPDATES_PER_INPUT: usize = 1_000;
-/// After so long an order is given again whose partition was loaded anew meanwhile.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Where the tasks hand things in.
 #[derive(Clone)]
@@ -42,21 +33,7 @@ pub(crate) struct Courier {
 impl Courier {
     /// Carries orders, moves and hints until the registry takes nothing more.
     pub(crate) async fn carry(self) -> Result<(), NotAccepting> {
-        let links = self.links();
-        loop {
-            let woken = links.to_carry.notified();
-            let messages = self.context.take_rollout_messages();
-            if messages.is_empty() {
-                woken.await;
-                continue;
-            }
-            for update in messages.to_registry {
-                self.tell(update).await?;
-            }
-            let carried = messages.to_partitions.into_iter();
-            let carried = carried.map(|(partition, inputs)| self.carry_to(partition, inputs));
-            join_all(carried).await.into_iter().collect::<Result<(), _>>()?;
-        }
+        device_orders::carry(&self).await
     }
 
     /// Looks for devices until the registry takes nothing more.
@@ -86,30 +63,36 @@ impl Courier {
     fn links(&self) -> &RolloutLinks {
         &self.context.rollouts
     }
+}
 
-    /// Each input once the one before is answered.
-    async fn carry_to(
-        &self,
-        partition: PartitionId,
-        inputs: Vec<Vec<RolloutOrder>>,
-    ) -> Result<(), NotAccepting> {
-        let Some(inbox) = self.partitions.get(usize::from(partition.0)) else { return Ok(()) };
-        for orders in inputs {
-            let (reply, answer) = Reply::<Vec<OrderReport>>::new();
-            inbox
-                .send(DeviceInput::RolloutOrders { orders: orders.clone(), reply })
-                .await
-                .map_err(|_| NotAccepting)?;
-            match answer.await {
-                Ok(reports) => self.tell(RolloutUpdate::Reported(reports)).await?,
-                Err(_) => {
-                    // Whether it was done is not known.
-                    sleep(AGAIN_AFTER).await;
-                    orders.into_iter().for_each(|order| self.context.give_rollout_order_again(order));
-                }
-            }
-        }
-        Ok(())
+impl OrderCourier for Courier {
+    type Order = RolloutOrder;
+    type Report = OrderReport;
+    type Update = RolloutUpdate;
+
+    fn partitions(&self) -> &[mpsc::Sender<DeviceInput>] {
+        &self.partitions
+    }
+
+    fn to_carry(&self) -> &Notify {
+        self.links().to_carry()
+    }
+
+    fn take(&self) -> OrderMessages<RolloutUpdate, RolloutOrder> {
+        self.context.take_rollout_messages()
+    }
+
+    fn input(orders: Vec<RolloutOrder>, reply: Reply<Vec<OrderReport>>) -> DeviceInput {
+        DeviceInput::RolloutOrders { orders, reply }
+    }
+
+    fn reported(reports: Vec<OrderReport>) -> RolloutUpdate {
+        RolloutUpdate::Reported(reports)
+    }
+
+    /// Each is given again by itself, behind those that came since. What waits goes on.
+    fn give_again(&self, unknown: Vec<RolloutOrder>, _: &mut VecDeque<Vec<RolloutOrder>>) {
+        unknown.into_iter().for_each(|order| self.context.give_rollout_order_again(order));
     }
 
     async fn tell(&self, update: RolloutUpdate) -> Result<(), NotAccepting> {
@@ -122,34 +105,14 @@ impl Courier {
     }
 }
 
-/// What is to be carried between the registry and the partitions of devices.
-#[derive(Debug, Default)]
-pub struct RolloutMessages {
-    /// Inputs to the registry.
-    pub to_registry: Vec<RolloutUpdate>,
-    /// The orders of each input to a partition of devices, in order.
-    pub to_partitions: BTreeMap<PartitionId, Vec<Vec<RolloutOrder>>>,
-}
-
-impl RolloutMessages {
-    /// Whether there is nothing to carry.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.to_registry.is_empty() && self.to_partitions.is_empty()
-    }
-}
-
 /// The steps of the courier's tasks, one by one.
 impl EngineContext {
     /// What is to be carried since this was last asked.
     #[must_use]
-    pub fn take_rollout_messages(&self) -> RolloutMessages {
-        let mut by_partition: BTreeMap<PartitionId, Vec<RolloutOrder>> = BTreeMap::new();
-        for order in self.rollouts.take_orders() {
-            by_partition.entry(partition_of(self, &order.place.device)).or_default().push(order);
-        }
-        let inputs = by_partition.into_iter().map(|(partition, orders)| (partition, into_inputs(orders)));
-        RolloutMessages { to_registry: self.take_rollout_updates(), to_partitions: inputs.collect() }
+    pub fn take_rollout_messages(&self) -> OrderMessages<RolloutUpdate, RolloutOrder> {
+        let orders = self.rollouts.take_orders().into_iter();
+        let orders = orders.map(|order| (partition_of(self, &order.place.device), order));
+        OrderMessages::new(self.take_rollout_updates(), orders, payload_bytes)
     }
 
     /// What partitions of devices had to say since this was last asked, for the registry.
@@ -172,8 +135,7 @@ impl EngineContext {
 
     /// Whether an order was carried out is not known: it is to be carried once more.
     pub fn give_rollout_order_again(&self, order: RolloutOrder) {
-        let what = if order.what == OrderKind::Give { OrderKind::Ensure } else { order.what };
-        self.rollouts.order(RolloutOrder { what, ..order });
+        self.rollouts.order(RolloutOrder { what: order.what.again(), ..order });
     }
 
     /// What is to be looked for since this was last asked.
@@ -203,25 +165,13 @@ impl EngineContext {
     }
 }
 
-/// Orders by the input that they go into.
-fn into_inputs(mut orders: Vec<RolloutOrder>) -> Vec<Vec<RolloutOrder>> {
-    let mut inputs = Vec::new();
-    while !orders.is_empty() {
-        let rest = orders.split_off(per_input(&orders).min(orders.len()));
-        inputs.push(std::mem::replace(&mut orders, rest));
-    }
-    inputs
-}
-
-/// How many orders go into one input.
-fn per_input(orders: &[RolloutOrder]) -> usize {
-    let payload = |order: &RolloutOrder| match &order.rollout.work {
+/// What an order carries weighs so many bytes.
+fn payload_bytes(order: &RolloutOrder) -> usize {
+    match &order.rollout.work {
         RolloutWork::Command(command) => command.payload.len(),
         RolloutWork::Entries(wishes) => {
             let wish = wishes.get(order.place.entry as usize);
             wish.and_then(|wish| wish.value.as_ref()).map_or(0, |value| value.len())
         }
-    };
-    let largest = orders.iter().map(payload).max().unwrap_or(0).max(1);
-    (PAYLOAD_BYTES_PER_INPUT / largest).clamp(1, ORDERS_PER_INPUT)
+    }
 }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::changes::ChangedRollouts;
 use super::per_members;
-use crate::device_orders::OrderKind;
+use crate::device_orders::{OrderKind, OrderLinks, locked};
 use crate::kernel::hashed::HashMap;
 
 /// Hints of one kind that wait at most; with more of them everything is looked at.
@@ -169,9 +169,7 @@ impl Searches {
 /// What the registry and the partitions of devices have for each other.
 #[derive(Debug, Default)]
 pub(crate) struct RolloutLinks {
-    orders: Mutex<Vec<RolloutOrder>>,
-    hints: Mutex<Hints>,
-    pub(super) to_carry: Notify,
+    waiting: OrderLinks<RolloutOrder, Hints>,
     searches: Mutex<Searches>,
     pub(super) to_search: Notify,
     is_wanted: AtomicBool,
@@ -180,8 +178,11 @@ pub(crate) struct RolloutLinks {
 
 impl RolloutLinks {
     pub(crate) fn order(&self, order: RolloutOrder) {
-        locked(&self.orders).push(order);
-        self.to_carry.notify_one();
+        self.waiting.order(order);
+    }
+
+    pub(super) fn to_carry(&self) -> &Notify {
+        self.waiting.to_carry()
     }
 
     pub(crate) fn search(&self, search: Search) {
@@ -203,46 +204,42 @@ impl RolloutLinks {
         if !self.is_wanted.load(Ordering::SeqCst) {
             return;
         }
-        let mut hints = locked(&self.hints);
-        if hints.looks.len() < HINTS_MAX {
-            let look = hints.looks.entry(device.clone()).or_insert(why);
-            if why == DeviceLook::Changed {
-                *look = why;
+        self.waiting.hint(|hints| {
+            if hints.looks.len() < HINTS_MAX {
+                let look = hints.looks.entry(device.clone()).or_insert(why);
+                if why == DeviceLook::Changed {
+                    *look = why;
+                }
+            } else {
+                (hints.look_again, hints.ask_again) = (true, true);
             }
-        } else {
-            (hints.look_again, hints.ask_again) = (true, true);
-        }
-        drop(hints);
-        self.to_carry.notify_one();
+        });
     }
 
     /// Many devices may be reached that could not be before.
     pub(crate) fn look_again(&self) {
         if self.is_wanted.load(Ordering::SeqCst) {
-            locked(&self.hints).look_again = true;
-            self.to_carry.notify_one();
+            self.waiting.hint(|hints| hints.look_again = true);
         }
     }
 
     pub(crate) fn moved(&self, moved: CommandMove) {
-        let mut hints = locked(&self.hints);
-        if hints.moves.len() < HINTS_MAX {
-            hints.moves.insert(moved.place.clone(), moved);
-        } else {
-            hints.ask_again = true;
-        }
-        drop(hints);
-        self.to_carry.notify_one();
+        self.waiting.hint(|hints| {
+            if hints.moves.len() < HINTS_MAX {
+                hints.moves.insert(moved.place.clone(), moved);
+            } else {
+                hints.ask_again = true;
+            }
+        });
     }
 
     /// A partition of devices was loaded: what it had to tell before may be lost.
     pub(crate) fn ask_again(&self) {
-        locked(&self.hints).ask_again = true;
-        self.to_carry.notify_one();
+        self.waiting.hint(|hints| hints.ask_again = true);
     }
 
     pub(super) fn take_orders(&self) -> Vec<RolloutOrder> {
-        std::mem::take(&mut *locked(&self.orders))
+        self.waiting.take_orders()
     }
 
     pub(super) fn take_searches(&self) -> Vec<Search> {
@@ -250,7 +247,7 @@ impl RolloutLinks {
     }
 
     pub(super) fn take_hints(&self) -> Option<Hints> {
-        let hints = std::mem::take(&mut *locked(&self.hints));
+        let hints = self.waiting.take_hints();
         (!hints.is_empty()).then_some(hints)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{DeviceId, EntityId, Incarnation, Lineage, SystemClock, Timestamp};
+use base::{DeviceId, EntityId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp};
 use records::{DeviceSlot, PickOutcome, PickTerms};
 use store::MemoryStore;
 use tokio::task::JoinHandle;
@@ -10,7 +10,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::campaigns::NewPickTerms;
-use crate::campaigns::links::PickOrderOutcome;
+use crate::campaigns::links::{OrderKind, PickOrderOutcome};
+use crate::device_orders::ORDERS_PER_INPUT;
 use crate::settings::Settings;
 
 /// Nothing here takes longer.

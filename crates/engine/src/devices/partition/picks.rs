@@ -7,10 +7,10 @@ use std::time::Duration;
 use base::Timestamp;
 use commands::{How, Moved};
 use records::{
-    Command, CommandCause, CommandKey, CommandState, CommandStatus, DevicePlace, DeviceSlot, OutcomeOf,
-    OutcomeReceiver, PickCause, PickOutcome,
+    Command, CommandCause, CommandKey, CommandState, DevicePlace, DeviceSlot, OutcomeOf, OutcomeReceiver,
+    PickCause, PickOutcome,
 };
-use store::{Page, StoreError};
+use store::StoreError;
 
 use super::{DevicePartition, DeviceStep};
 use crate::campaigns::{
@@ -18,10 +18,8 @@ use crate::campaigns::{
 };
 use crate::commands::NewCommand;
 use crate::devices::effect::DeviceEffect;
-use crate::kernel::reply::{Stop, answered};
+use crate::kernel::reply::answered;
 
-/// The clocks of two partitions differ by no more.
-const CLOCKS_APART: Duration = Duration::from_secs(60);
 /// What is held for so long does not go out before it is taken back in the same step.
 const HELD: Duration = Duration::from_secs(3_600);
 
@@ -90,18 +88,11 @@ impl DevicePartition {
         order: &PickOrder,
         step: &DeviceStep<'_>,
     ) -> Result<Option<Arc<Command>>, StoreError> {
-        let slot: DeviceSlot = order.place.slot;
         let is_its = |command: &Command| {
             let pick = command.cause.pick().map(|turn| (turn.task, turn.number));
-            command.slot == slot && pick == Some((order.task, order.number))
+            pick == Some((order.task, order.number))
         };
-        if let Some(pending) = self.commands.pending.find(is_its) {
-            return Ok(Some(pending));
-        }
-        let from = order.picked_at.before(CLOCKS_APART);
-        let page = Page { from, to: Timestamp::MAX, ascending: true, after: None, limit: 1 };
-        let found = step.fetch.view()?.commands(Some(slot), page, &|command, _| is_its(command))?;
-        Ok(found.into_iter().next().map(|(command, _)| Arc::new(command)))
+        self.command_of_order((order.place.slot, order.picked_at), is_its, step)
     }
 
     /// Gives a device the command of a pick, unless it takes no such command.
@@ -164,18 +155,9 @@ impl DevicePartition {
         why: PickOutcome,
         step: &mut DeviceStep<'_>,
     ) -> Result<PickOrderOutcome, StoreError> {
-        let state = self.command_state(CommandKey::from(command.id), step)?;
-        if state.is_some_and(|state| state.status == CommandStatus::Scheduled) {
-            let went_away = why == PickOutcome::WentAway;
-            let of = if went_away { OutcomeOf::WentAway } else { OutcomeOf::End };
-            self.commands.taking_back = Some((command.id.into(), Some(of)));
-            let cancelled = self.cancel_command(command.id, step);
-            self.commands.taking_back = None;
-            match cancelled {
-                Ok(()) => return Ok(PickOrderOutcome::TakenBack),
-                Err(Stop::Broken(error)) => return Err(error),
-                Err(Stop::Refused(_)) => {}
-            }
+        let told = if why == PickOutcome::WentAway { OutcomeOf::WentAway } else { OutcomeOf::End };
+        if self.call_off_unsent(command, Some(told), step)? {
+            return Ok(PickOrderOutcome::TakenBack);
         }
         self.pick_stands(command, step)
     }

@@ -3,21 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Timestamp;
 use commands::{How, Moved};
-use records::{
-    Command, CommandCause, CommandKey, CommandStatus, DeviceSlot, MemberPlace, RolloutCause, RolloutWork,
-};
-use store::{Page, StoreError};
+use records::{Command, CommandCause, CommandKey, MemberPlace, RolloutCause, RolloutWork};
+use store::StoreError;
 
 use super::{DevicePartition, DeviceStep};
 use crate::commands::NewCommand;
 use crate::devices::effect::DeviceEffect;
-use crate::kernel::reply::{Stop, answered};
+use crate::kernel::reply::answered;
 use crate::rollouts::{CommandAt, CommandMove, OrderKind, OrderOutcome, OrderReport, RolloutOrder};
-
-/// The clocks of two partitions differ by no more.
-const CLOCKS_APART: Duration = Duration::from_secs(60);
 
 impl DevicePartition {
     pub(super) fn rollout_orders(
@@ -47,7 +41,8 @@ impl DevicePartition {
             // Nobody was told of one that is new.
             (None, OrderKind::Give) => None,
             (None, OrderKind::Ensure | OrderKind::TakeBack) => {
-                self.command_of_turn(slot, turn, order.handed_at, step)?
+                let is_its = |command: &Command| command.cause.turn() == Some(turn);
+                self.command_of_order((slot, order.handed_at), is_its, step)?
             }
         };
         match (given, order.what) {
@@ -58,24 +53,6 @@ impl DevicePartition {
             (None, _) if order.command.is_some() => Ok(OrderOutcome::Nobody),
             (None, OrderKind::Give | OrderKind::Ensure) => self.give_turn(order, turn, step),
         }
-    }
-
-    /// The command of a turn, if it was given before.
-    fn command_of_turn(
-        &self,
-        slot: DeviceSlot,
-        turn: RolloutCause,
-        handed_at: Timestamp,
-        step: &DeviceStep<'_>,
-    ) -> Result<Option<Arc<Command>>, StoreError> {
-        let is_its = |command: &Command| command.slot == slot && command.cause.turn() == Some(turn);
-        if let Some(pending) = self.commands.pending.find(is_its) {
-            return Ok(Some(pending));
-        }
-        let from = handed_at.before(CLOCKS_APART);
-        let page = Page { from, to: Timestamp::MAX, ascending: true, after: None, limit: 1 };
-        let found = step.fetch.view()?.commands(Some(slot), page, &|command, _| is_its(command))?;
-        Ok(found.into_iter().next().map(|(command, _)| Arc::new(command)))
     }
 
     fn give_turn(
@@ -135,16 +112,8 @@ impl DevicePartition {
         command: &Command,
         step: &mut DeviceStep<'_>,
     ) -> Result<OrderOutcome, StoreError> {
-        let state = self.command_state(CommandKey::from(command.id), step)?;
-        if state.is_some_and(|state| state.status == CommandStatus::Scheduled) {
-            self.commands.taking_back = Some((command.id.into(), None));
-            let cancelled = self.cancel_command(command.id, step);
-            self.commands.taking_back = None;
-            match cancelled {
-                Ok(()) => return Ok(OrderOutcome::TakenBack),
-                Err(Stop::Broken(error)) => return Err(error),
-                Err(Stop::Refused(_)) => {}
-            }
+        if self.call_off_unsent(command, None, step)? {
+            return Ok(OrderOutcome::TakenBack);
         }
         self.stands(command, step)
     }

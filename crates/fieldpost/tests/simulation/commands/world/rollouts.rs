@@ -165,9 +165,9 @@ impl World {
         let Ok(found) = found else { return Ok(false) };
         let messages = context.take_rollout_messages();
         let orders: usize = messages.to_partitions.values().map(Vec::len).sum();
-        let count = messages.to_registry.len() + found.len() + orders;
+        let count = messages.to_machine.len() + found.len() + orders;
         Invariant::BOUNDED.check(count <= CARRIED_MAX, || format!("{count} inputs are carried at once"))?;
-        messages.to_registry.into_iter().chain(found).for_each(|update| self.tell_registry(update));
+        messages.to_machine.into_iter().chain(found).for_each(|update| self.tell_registry(update));
         for (partition, inputs) in messages.to_partitions {
             inputs.into_iter().for_each(|orders| self.order(partition, orders));
         }
