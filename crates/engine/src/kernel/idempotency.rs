@@ -225,7 +225,7 @@ pub(crate) fn reused() -> Problem {
 
 /// Whether a request that comes again gets the same answer. A refusal that is the server's own
 /// matter, as 503, asks for the request to come again: then it is tried anew.
-pub(crate) fn is_final<T>(answer: &Result<T, Problem>) -> bool {
+fn is_final<T>(answer: &Result<T, Problem>) -> bool {
     answer.as_ref().err().is_none_or(|problem| problem.status < 500)
 }
 
@@ -241,17 +241,32 @@ pub(crate) trait Idempotent: Sized {
         step: &mut StepContext<'_, E, O>,
         act: impl FnOnce(&mut Self, &mut StepContext<'_, E, O>) -> Result<T, Stop>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
+        let whole = |_: &Answered<T>, written: &Arc<[u8]>| Arc::clone(written);
+        self.once_kept_as(form, step, act, whole, |_, kept, _| Ok(kept))
+    }
+
+    /// The same where something else is kept in place of the answer: `keep` makes it of the answer
+    /// and its written form, and `answer_again` makes the written answer of it.
+    fn once_kept_as<T, E, O>(
+        &mut self,
+        form: &Form<T>,
+        step: &mut StepContext<'_, E, O>,
+        act: impl FnOnce(&mut Self, &mut StepContext<'_, E, O>) -> Result<T, Stop>,
+        keep: impl FnOnce(&Answered<T>, &Arc<[u8]>) -> Arc<[u8]>,
+        answer_again: impl FnOnce(&Self, Arc<[u8]>, &StepContext<'_, E, O>) -> Result<Arc<[u8]>, StoreError>,
+    ) -> Result<Answered<Arc<[u8]>>, StoreError> {
         if let Some(once) = form.once {
             match answered(self.answers().recall(once, step))? {
                 Ok(None) => {}
-                Ok(Some(kept)) => return Ok(Ok(kept)),
+                Ok(Some(kept)) => return answer_again(self, kept, step).map(Ok),
                 Err(reused) => return Ok(Err(reused)),
             }
         }
         let answer = answered(act(self, step))?;
         let written = (form.write)(&answer);
         if let Some(once) = form.once.filter(|_| is_final(&answer)) {
-            self.answers().remember(once, Arc::clone(&written), step);
+            let kept = keep(&answer, &written);
+            self.answers().remember(once, kept, step);
         }
         Ok(Ok(written))
     }

@@ -61,6 +61,8 @@ fn job_once(queue: &QueueName, key: &str) -> IdempotencyKey {
 }
 
 impl QueuePartition {
+    /// Publishes all jobs of a call or none, unless the call came before. This is no `Idempotent`
+    /// machine: a call may be known by its own key, by its source, or by keys of single jobs.
     pub(super) fn publish(
         &mut self,
         queue: &QueueName,

@@ -2,7 +2,8 @@
 //!
 //! What an append did is kept in the batch that makes its messages durable: a crash loses both or
 //! neither. Until then a repeat finds it in memory. A key belongs to the stream, not to its name:
-//! one that is made again knows nothing of it.
+//! one that is made again knows nothing of it. This is no `Idempotent` machine: an append is
+//! answered in a later step than that in which it is done.
 
 use std::sync::Arc;
 

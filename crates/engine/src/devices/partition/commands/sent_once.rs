@@ -10,8 +10,8 @@ use store::StoreError;
 
 use super::super::{DevicePartition, DeviceStep};
 use crate::commands::{NewCommand, TrackedCommand, unknown_command};
-use crate::kernel::idempotency::{Form, is_final};
-use crate::kernel::reply::{Answered, Stop, answered};
+use crate::kernel::idempotency::{Form, Idempotent};
+use crate::kernel::reply::{Answered, Stop};
 
 /// What a kept command begins with. No answer does: that of HTTP begins with a status, that of gRPC
 /// with 0 or 1.
@@ -64,20 +64,16 @@ impl DevicePartition {
         form: &Form<TrackedCommand>,
         step: &mut DeviceStep<'_>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
-        if let Some(once) = form.once {
-            match answered(self.answers.recall(once, step))? {
-                Ok(None) => {}
-                Ok(Some(kept)) => return self.sent_before(kept, form, step).map(Ok),
-                Err(reused) => return Ok(Err(reused)),
-            }
-        }
-        let answer = answered(self.send_command(device, command, step))?;
-        let written = (form.write)(&answer);
-        if let Some(once) = form.once.filter(|_| is_final(&answer)) {
-            let kept = answer.as_ref().map(|sent| KeptSend::of(sent).written());
-            self.answers.remember(once, kept.unwrap_or_else(|_| Arc::clone(&written)), step);
-        }
-        Ok(Ok(written))
+        self.once_kept_as(
+            form,
+            step,
+            |partition, step| partition.send_command(device, command, step),
+            |answer, written| match answer {
+                Ok(sent) => KeptSend::of(sent).written(),
+                Err(_) => Arc::clone(written),
+            },
+            |partition, kept, step| partition.sent_before(kept, form, step),
+        )
     }
 
     fn sent_before(
