@@ -4,7 +4,6 @@
 //! again until the device answers; an answer is a report like any other ([`crate::ReportContent`]).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Kind, Problem, Timestamp};
@@ -160,7 +159,7 @@ impl Commands {
     /// # Errors
     /// 404 for an unknown device; 503 `too_many_waiting`.
     pub async fn poll(&self, device: DeviceId, wait: Duration) -> Result<Option<PublishedCommand>, Problem> {
-        let number = (!wait.is_zero()).then(|| POLLS.fetch_add(1, Ordering::Relaxed));
+        let number = (!wait.is_zero()).then(|| self.engine.context().devices.next_poll());
         let partition = self.engine.partition_of_device(&device);
         let (reply, mut answer) = Reply::new();
         partition.send(CommandInput::Poll { device: device.clone(), number, reply }.into()).await?;
@@ -200,9 +199,6 @@ impl Commands {
         Ok(*wished.await??)
     }
 }
-
-/// Numbers the polls that wait.
-static POLLS: AtomicU64 = AtomicU64::new(0);
 
 /// Has a poll leave its partition, also when its caller is dropped.
 struct Leaving {

@@ -1,6 +1,7 @@
 //! Where the effects of partitions of devices go: answers, lanes with due work, stale clients,
 //! callers that follow a feed.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -42,6 +43,8 @@ pub struct DeviceContext {
     pub(crate) fleet: Arc<FleetIndexes>,
     /// The sessions that the edges have told of.
     pub(crate) sessions: SessionTable,
+    /// Polls that have waited, or wait.
+    polls: AtomicU64,
     /// Who carries commands to devices.
     downlink: OnceLock<Arc<dyn Downlink>>,
     /// What partitions have to tell rollouts.
@@ -77,6 +80,7 @@ impl DeviceContext {
             notices,
             stats: AllDeviceStats::default(),
             sessions: SessionTable::new(partitions),
+            polls: AtomicU64::new(0),
             downlink: OnceLock::new(),
             rollouts,
             picks,
@@ -90,6 +94,11 @@ impl DeviceContext {
     /// Has commands carried to devices by this one. There is one: a second is not taken.
     pub fn carry_commands_by(&self, downlink: Arc<dyn Downlink>) {
         let _there_is_one = self.downlink.set(downlink);
+    }
+
+    /// Numbers the polls that wait.
+    pub(crate) fn next_poll(&self) -> u64 {
+        self.polls.fetch_add(1, Ordering::Relaxed)
     }
 
     /// An edge tells of its sessions: a partition that is loaded again goes on with them.

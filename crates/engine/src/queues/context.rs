@@ -1,6 +1,7 @@
 //! Where the effects of partitions of queues go: answers, and what metrics tell of queues.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::{PartitionId, Timestamp};
 use records::Batch;
@@ -22,6 +23,8 @@ pub struct QueueContext {
     pub(crate) named_queues: NamedQueues,
     pub(crate) troubled: TroubledQueues,
     pub(crate) controls: ControlBoard,
+    /// Callers that have asked for locks.
+    lock_tickets: AtomicU64,
     followers: Arc<Followers>,
     notices: Arc<NoticeLinks>,
     metrics: Arc<BatchMetrics>,
@@ -35,7 +38,13 @@ impl QueueContext {
     ) -> Self {
         let (stats, named_queues) = (AllPartitionStats::default(), NamedQueues::default());
         let (troubled, controls) = (TroubledQueues::default(), ControlBoard::default());
-        Self { stats, named_queues, troubled, controls, followers, notices, metrics }
+        let lock_tickets = AtomicU64::new(0);
+        Self { stats, named_queues, troubled, controls, lock_tickets, followers, notices, metrics }
+    }
+
+    /// Numbers the callers that ask for locks, in the order in which they come; from 1.
+    pub(super) fn next_lock_ticket(&self) -> u64 {
+        self.lock_tickets.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 

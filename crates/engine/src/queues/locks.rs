@@ -1,7 +1,6 @@
 //! Locks as the edges hold them. A lock lives in the partition of queues that its name leads to:
 //! every holder is durable before it is told.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::limits::{LOCK_OWNER_BYTES_MAX, LOCK_TTL_DEFAULT, LOCK_TTL_MAX, LOCK_WAIT_MAX};
@@ -69,9 +68,6 @@ pub struct Locks {
     queues: Queues,
 }
 
-/// Numbers callers in the order in which they come.
-static TICKETS: AtomicU64 = AtomicU64::new(1);
-
 impl Locks {
     pub(crate) fn new(queues: Queues) -> Self {
         Self { queues }
@@ -93,7 +89,7 @@ impl Locks {
         }
         let now = self.queues.engine().clock().now();
         let until = if wait.is_zero() { Timestamp(i64::MIN) } else { now.after(wait) };
-        let ticket = TICKETS.fetch_add(1, Ordering::Relaxed);
+        let ticket = self.queues.engine().context().queues.next_lock_ticket();
         let partition = self.partition(name);
         let stay = LockStay(Some((partition.inbox.downgrade(), name.clone(), ticket)));
         let asked = LockRequest { name: name.clone(), owner, ttl, until, ticket };
