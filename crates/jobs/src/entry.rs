@@ -10,7 +10,8 @@ use crate::heap::Links;
 use crate::queues::Queue;
 use crate::slab::Handle;
 
-/// What every job needs.
+/// What every job needs. Every part reads it, and only the table changes it: no `&mut Entry` leaves
+/// that. Heaps are linked by way of [`crate::table::Entries`].
 pub(crate) struct Entry {
     pub(crate) id: JobId,
     pub(crate) queue: Handle<Queue>,

@@ -14,8 +14,8 @@ use records::{GroupKey, QueueOrder};
 use crate::entry::Entry;
 use crate::parked::horizon::Horizon;
 use crate::queues::Queue;
-use crate::slab::{Handle, Slab};
-use crate::table::is_sparse;
+use crate::slab::Handle;
+use crate::table::{Entries, is_sparse};
 
 /// A group.
 struct Group {
@@ -49,7 +49,7 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     /// Whether it goes first: no other does, or one that was due later and never started.
-    pub(crate) fn goes_first(&self, entries: &Slab<Entry>) -> bool {
+    pub(crate) fn goes_first(&self, entries: &Entries) -> bool {
         self.active.is_none_or(|active| {
             let active = &entries[active];
             !active.is_started() && self.order < active.order_in_group()
@@ -235,10 +235,10 @@ mod tests {
     }
 
     /// A group with a job behind for each time it was first due.
-    fn group(times: &[i64]) -> (Groups, Slab<Entry>) {
-        let (mut groups, mut entries) = (Groups::default(), Slab::default());
+    fn group(times: &[i64]) -> (Groups, Entries) {
+        let (mut groups, mut entries) = (Groups::default(), Entries::default());
         for (number, at) in (0..).zip(times) {
-            let job = entries.insert(Entry::sample(*at, number));
+            let job = entries.add(Entry::sample(*at, number));
             groups.insert_behind(queue(), KEY, (entries[job].order_in_group(), job), None);
         }
         (groups, entries)
@@ -264,12 +264,12 @@ mod tests {
         let (mut groups, mut entries) = group(&[20]);
         let active = activate(&mut groups);
         for (at, goes_first) in [(30, false), (10, true)] {
-            let job = entries.insert(Entry::sample(at, 9));
+            let job = entries.add(Entry::sample(at, 9));
             groups.insert_behind(queue(), KEY, (entries[job].order_in_group(), job), None);
             let next = groups.candidate(queue(), KEY, None).expect("one is behind");
             assert_eq!(next.goes_first(&entries), goes_first, "due at {at}");
         }
-        entries[active.job].attempt = 1;
+        entries.begin_attempt(active.job);
         let next = groups.candidate(queue(), KEY, None).expect("two are behind");
         assert!(!next.goes_first(&entries), "the active one has started");
     }

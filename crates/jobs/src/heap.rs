@@ -15,7 +15,8 @@
 use records::QueueOrder;
 
 use crate::entry::Entry;
-use crate::slab::{Handle, Slab};
+use crate::slab::Handle;
+use crate::table::Entries;
 
 /// A job's place among the others of its heap.
 #[derive(Clone, Copy, Default)]
@@ -42,16 +43,15 @@ impl Heap {
     }
 
     /// Those next to an entry that come after it.
-    pub(crate) fn below(entries: &Slab<Entry>, of: Handle<Entry>) -> impl Iterator<Item = Handle<Entry>> {
+    pub(crate) fn below(entries: &Entries, of: Handle<Entry>) -> impl Iterator<Item = Handle<Entry>> {
         let Links { left, right, .. } = entries[of].links;
         left.into_iter().chain(right)
     }
 
     /// Adds an entry that is in no heap.
-    pub(crate) fn insert(&mut self, entries: &mut Slab<Entry>, new: Handle<Entry>, order: QueueOrder) {
-        let entry = &mut entries[new];
-        entry.links = Links::default();
-        entry.rank = 1;
+    pub(crate) fn insert(&mut self, entries: &mut Entries, new: Handle<Entry>, order: QueueOrder) {
+        let (links, rank) = entries.links_and_rank_mut(new);
+        (*links, *rank) = (Links::default(), 1);
         self.root = Some(match self.root {
             Some(root) => merge(entries, root, new, order),
             None => new,
@@ -60,19 +60,19 @@ impl Heap {
     }
 
     /// Takes out an entry of this heap.
-    pub(crate) fn remove(&mut self, entries: &mut Slab<Entry>, gone: Handle<Entry>, order: QueueOrder) {
-        let Links { left, right, parent } = std::mem::take(&mut entries[gone].links);
+    pub(crate) fn remove(&mut self, entries: &mut Entries, gone: Handle<Entry>, order: QueueOrder) {
+        let Links { left, right, parent } = std::mem::take(entries.links_mut(gone));
         let rest = match (left, right) {
             (Some(left), Some(right)) => Some(merge(entries, left, right, order)),
             (one, other) => one.or(other),
         };
         if let Some(rest) = rest {
-            entries[rest].links.parent = parent;
+            entries.links_mut(rest).parent = parent;
         }
         match parent {
             None => self.root = rest,
             Some(parent) => {
-                let links = &mut entries[parent].links;
+                let links = entries.links_mut(parent);
                 let side = if links.left == Some(gone) { &mut links.left } else { &mut links.right };
                 *side = rest;
                 rank_upwards(entries, parent);
@@ -82,7 +82,7 @@ impl Heap {
     }
 
     /// Has the heap be in another order from now on.
-    pub(crate) fn reorder(&mut self, entries: &mut Slab<Entry>, from: QueueOrder, to: QueueOrder) {
+    pub(crate) fn reorder(&mut self, entries: &mut Entries, from: QueueOrder, to: QueueOrder) {
         let mut other = Self::default();
         while let Some(first) = self.first() {
             self.remove(entries, first, from);
@@ -95,23 +95,23 @@ impl Heap {
 /// Makes one heap of two, neither of which has a parent that counts; answers its root, whose parent
 /// is unset.
 fn merge(
-    entries: &mut Slab<Entry>,
+    entries: &mut Entries,
     one: Handle<Entry>,
     other: Handle<Entry>,
     order: QueueOrder,
 ) -> Handle<Entry> {
     let (root, mut rest) = in_order(entries, one, other, order);
-    entries[root].links.parent = None;
+    entries.links_mut(root).parent = None;
     let mut place = root;
     while let Some(below) = entries[place].links.right {
         let (first, second) = in_order(entries, below, rest, order);
-        entries[place].links.right = Some(first);
-        entries[first].links.parent = Some(place);
+        entries.links_mut(place).right = Some(first);
+        entries.links_mut(first).parent = Some(place);
         place = first;
         rest = second;
     }
-    entries[place].links.right = Some(rest);
-    entries[rest].links.parent = Some(place);
+    entries.links_mut(place).right = Some(rest);
+    entries.links_mut(rest).parent = Some(place);
     let mut next = Some(place);
     while let Some(node) = next {
         rank(entries, node);
@@ -121,7 +121,7 @@ fn merge(
 }
 
 fn in_order(
-    entries: &Slab<Entry>,
+    entries: &Entries,
     one: Handle<Entry>,
     other: Handle<Entry>,
     order: QueueOrder,
@@ -133,7 +133,7 @@ fn in_order(
 /// Restores the ranks from `node` upwards after one of its children became another. Ranks that
 /// change grow with every step up, so that this ends after at most as many steps as there are
 /// ranks.
-fn rank_upwards(entries: &mut Slab<Entry>, node: Handle<Entry>) {
+fn rank_upwards(entries: &mut Entries, node: Handle<Entry>) {
     let mut next = Some(node);
     while let Some(node) = next {
         next = if rank(entries, node) { entries[node].links.parent } else { None };
@@ -141,16 +141,16 @@ fn rank_upwards(entries: &mut Slab<Entry>, node: Handle<Entry>) {
 }
 
 /// Puts the higher child on the left and sets the rank; whether it became another.
-fn rank(entries: &mut Slab<Entry>, node: Handle<Entry>) -> bool {
+fn rank(entries: &mut Entries, node: Handle<Entry>) -> bool {
     let Links { left, right, .. } = entries[node].links;
     let rank_of = |child: Option<Handle<Entry>>| child.map_or(0, |child| entries[child].rank);
     let (left_rank, right_rank) = (rank_of(left), rank_of(right));
     let rank = left_rank.min(right_rank) + 1;
-    let entry = &mut entries[node];
+    let (links, rank_before) = entries.links_and_rank_mut(node);
     if left_rank < right_rank {
-        (entry.links.left, entry.links.right) = (right, left);
+        (links.left, links.right) = (right, left);
     }
-    std::mem::replace(&mut entry.rank, rank) != rank
+    std::mem::replace(rank_before, rank) != rank
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     /// Checks order, ranks and links below `node`; answers how many nodes there are.
-    fn check(entries: &Slab<Entry>, node: Handle<Entry>, order: QueueOrder) -> usize {
+    fn check(entries: &Entries, node: Handle<Entry>, order: QueueOrder) -> usize {
         let mut count = 0;
         let mut open = vec![node];
         while let Some(node) = open.pop() {
@@ -187,7 +187,7 @@ mod tests {
         for seed in 0..50 {
             let mut random = Random::new(seed);
             let mut order = if random.chance(1, 2) { Fifo } else { Lifo };
-            let (mut entries, mut heap) = (Slab::default(), Heap::default());
+            let (mut entries, mut heap) = (Entries::default(), Heap::default());
             let mut there = Vec::new();
             let mut model = BTreeSet::new();
             for number in 0..1_000 {
@@ -205,9 +205,9 @@ mod tests {
                     };
                     let gone = there.swap_remove(place);
                     heap.remove(&mut entries, gone, order);
-                    model.remove(&entries.remove(gone).order());
+                    model.remove(&entries.take(gone).order());
                 } else {
-                    let new = entries.insert(Entry::sample(random.below(40).cast_signed(), number));
+                    let new = entries.add(Entry::sample(random.below(40).cast_signed(), number));
                     heap.insert(&mut entries, new, order);
                     model.insert(entries[new].order());
                     there.push(new);
@@ -224,9 +224,9 @@ mod tests {
     fn the_path_that_is_walked_stays_short_in_every_order_of_adding() {
         let orders: [fn(i64) -> i64; 4] = [|n| n, |n| -n, |n| (n * 7_919) % 10_007, |_| 0];
         for order in orders {
-            let (mut entries, mut heap) = (Slab::default(), Heap::default());
+            let (mut entries, mut heap) = (Entries::default(), Heap::default());
             for n in 0..10_000_i64 {
-                let new = entries.insert(Entry::sample(order(n), n.unsigned_abs()));
+                let new = entries.add(Entry::sample(order(n), n.unsigned_abs()));
                 heap.insert(&mut entries, new, Fifo);
             }
             let root = heap.first().expect("there are many");

@@ -27,7 +27,7 @@ use crate::parked::resident_limit::ResidentLimit;
 use crate::queues::{Queue, Queues};
 use crate::slab::Handle;
 use crate::step::JobsStep;
-use crate::table::{FoundJob, Table, expires_at};
+use crate::table::{FoundJob, Table};
 use crate::timers::Timers;
 
 /// Most ready jobs that are looked at for the oldest where the first should be that.
@@ -154,9 +154,10 @@ impl Jobs {
         self.queues.get(queue).map(Queue::counts).unwrap_or_default()
     }
 
-    /// Since when the job of a queue is ready that has been so for longest, of those that are
-    /// resident. `since` says it of each: it is told a job's id and `visible_at` on the engine
-    /// clock, and answers no earlier time. Where the first are the oldest, few are looked at.
+    /// Since when the oldest ready job of a queue has waited, of those that are resident.
+    ///
+    /// `since` says it of each: it is told a job's id and `visible_at` on the engine clock, and
+    /// answers no earlier time. Where the first are the oldest, few are looked at.
     #[must_use]
     pub fn ready_since(
         &self,
@@ -288,25 +289,13 @@ impl Jobs {
         let on_engine = self.clocks.on_engine(clock, run_at);
         match self.table.find(id).ok_or(RescheduleError::Unknown)? {
             FoundJob::SuccessorOf(job) => {
-                if let Some(successor) = self.table.successor_mut(job) {
-                    successor.run_at = run_at;
-                    successor.terms.clock = clock;
-                    if let Some(recurrence) = &successor.terms.recurrence {
-                        successor.terms.expires_at = expires_at(recurrence, on_engine);
-                    }
-                }
+                self.table.reschedule_successor(job, clock, run_at, on_engine);
                 self.put(job, step.batch);
             }
             FoundJob::Job(job) if self.table[job].lease.is_some() => return Err(RescheduleError::Reserved),
-            FoundJob::Job(job) => self.update(job, step, |table| {
-                let entry = &mut table[job];
-                if entry.attempt > 0 {
-                    entry.visible_at = on_engine;
-                    return;
-                }
-                (entry.clock, entry.run_at, entry.visible_at) = (clock, run_at, run_at);
-                table.set_ttl_from(job, on_engine);
-            }),
+            FoundJob::Job(job) => {
+                self.update(job, step, |table| table.reschedule(job, clock, run_at, on_engine));
+            }
         }
         Ok(())
     }

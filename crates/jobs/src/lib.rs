@@ -127,7 +127,7 @@
 //!
 //! | part | owns |
 //! |---|---|
-//! | `table` | the jobs in memory, by id and alias, their leases and terms |
+//! | `table` | the jobs in memory, by id and alias, their leases and terms; only it changes one |
 //! | `timers` | when jobs become available, leases end, jobs expire, rates allow more |
 //! | `queues`, `ready_line` | of each queue: counts, the ready jobs in order, who was told |
 //! | `rules` | a pause, the concurrency and the rate of a queue |
@@ -139,6 +139,9 @@
 //!
 //! The calls are in `jobs/`, each file with one subject: publish, lease, advance, ending (of runs
 //! and jobs), placement, grouping, availability, parking, paging, eviction.
+//!
+//! Each part has its tests beside it. Those of the calls are `tests/behaviour`, by subject, and
+//! `tests/model`, which compares random runs with a plain list of jobs.
 //!
 //! # Cost
 //! One slab of 80-byte entries (68 bytes of head, the rest links), a 4-byte hash index by id, and

@@ -14,7 +14,7 @@ use crate::parked::queue::ParkedQueue;
 use crate::ready_line::ReadyLine;
 use crate::rules::{Allowance, Rules};
 use crate::slab::{Handle, Slab};
-use crate::table::is_sparse;
+use crate::table::{Entries, is_sparse};
 
 /// A queue.
 pub(crate) struct Queue {
@@ -200,24 +200,19 @@ impl Queues {
     }
 
     /// Puts a job among the ready ones of its queue, or has it wait behind another of its group.
-    pub(crate) fn make_due(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>, place: Place) {
+    pub(crate) fn make_due(&mut self, entries: &mut Entries, job: Handle<Entry>, place: Place) {
         self.records[entries[job].queue].line.insert(entries, job, place);
         self.due += 1;
     }
 
     /// Takes a job out of its queue's line, where its place was `place`.
-    pub(crate) fn take_out(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>, place: Place) {
+    pub(crate) fn take_out(&mut self, entries: &mut Entries, job: Handle<Entry>, place: Place) {
         self.records[entries[job].queue].line.remove(entries, job, place);
         self.due -= 1;
     }
 
     /// Has a queue's ready jobs be in another order from now on: whether it is another.
-    pub(crate) fn reorder(
-        &mut self,
-        entries: &mut Slab<Entry>,
-        queue: Handle<Queue>,
-        order: QueueOrder,
-    ) -> bool {
+    pub(crate) fn reorder(&mut self, entries: &mut Entries, queue: Handle<Queue>, order: QueueOrder) -> bool {
         self.records[queue].line.reorder(entries, order)
     }
 }
@@ -262,13 +257,13 @@ mod tests {
 
     #[test]
     fn its_jobs_are_scheduled_unless_they_are_due_or_with_a_worker() {
-        let (mut queues, mut entries) = (Queues::default(), Slab::default());
+        let (mut queues, mut entries) = (Queues::default(), Entries::default());
         let queue = queues.enter(QueueKey(7));
         assert!(queues[queue].timed_from().is_none());
         for number in 0..3 {
             queues[queue].count_job(number == 0);
         }
-        let job = entries.insert(Entry { queue, ..Entry::sample(10, 1) });
+        let job = entries.add(Entry { queue, ..Entry::sample(10, 1) });
         queues.make_due(&mut entries, job, Place::Ready);
         queues[queue].note_timed(Timestamp(50));
         assert_eq!(queues[queue].counts(), Counts { scheduled: 1, ready: 1, reserved: 1 });

@@ -5,7 +5,8 @@ use records::QueueOrder;
 
 use crate::entry::{Entry, Place};
 use crate::heap::Heap;
-use crate::slab::{Handle, Slab};
+use crate::slab::Handle;
+use crate::table::Entries;
 
 /// The line. Half of a queue's record is for this: a queue may have one job only.
 pub(crate) struct ReadyLine {
@@ -48,9 +49,9 @@ impl ReadyLine {
     }
 
     /// Takes a job in that is in no place.
-    pub(crate) fn insert(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>, place: Place) {
-        debug_assert_eq!(entries[job].place, Place::Nowhere, "a job is in one place at a time");
-        entries[job].place = place;
+    pub(crate) fn insert(&mut self, entries: &mut Entries, job: Handle<Entry>, place: Place) {
+        let before = entries.set_place(job, place);
+        debug_assert_eq!(before, Place::Nowhere, "a job is in one place at a time");
         match place {
             Place::Ready => self.ready.insert(entries, job, self.order),
             Place::Behind => self.behind += 1,
@@ -59,7 +60,7 @@ impl ReadyLine {
     }
 
     /// Takes a job out whose place was `place`.
-    pub(crate) fn remove(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>, place: Place) {
+    pub(crate) fn remove(&mut self, entries: &mut Entries, job: Handle<Entry>, place: Place) {
         match place {
             Place::Ready => self.ready.remove(entries, job, self.order),
             Place::Behind => self.behind -= 1,
@@ -68,7 +69,7 @@ impl ReadyLine {
     }
 
     /// Puts the ready jobs in another order: whether it is another.
-    pub(crate) fn reorder(&mut self, entries: &mut Slab<Entry>, order: QueueOrder) -> bool {
+    pub(crate) fn reorder(&mut self, entries: &mut Entries, order: QueueOrder) -> bool {
         let from = std::mem::replace(&mut self.order, order);
         if from != order {
             self.ready.reorder(entries, from, order);
@@ -82,19 +83,19 @@ mod tests {
     use super::*;
 
     /// A line with a ready job for each time.
-    fn line(times: &[i64]) -> (ReadyLine, Slab<Entry>) {
-        let (mut line, mut entries) = (ReadyLine::new(), Slab::default());
+    fn line(times: &[i64]) -> (ReadyLine, Entries) {
+        let (mut line, mut entries) = (ReadyLine::new(), Entries::default());
         for (number, at) in (0..).zip(times) {
-            let job = entries.insert(Entry::sample(*at, number));
+            let job = entries.add(Entry::sample(*at, number));
             line.insert(&mut entries, job, Place::Ready);
         }
         (line, entries)
     }
 
-    fn drain(line: &mut ReadyLine, entries: &mut Slab<Entry>) -> Vec<i64> {
+    fn drain(line: &mut ReadyLine, entries: &mut Entries) -> Vec<i64> {
         let first = || {
             let job = line.first()?;
-            entries[job].place = Place::Nowhere;
+            entries.set_place(job, Place::Nowhere);
             line.remove(entries, job, Place::Ready);
             Some(entries[job].visible_at.0)
         };
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn who_is_behind_another_of_its_group_is_counted_but_never_first() {
         let (mut line, mut entries) = line(&[10]);
-        let behind = entries.insert(Entry::sample(5, 9));
+        let behind = entries.add(Entry::sample(5, 9));
         line.insert(&mut entries, behind, Place::Behind);
         assert_eq!((line.ready(), line.len()), (1, 2));
         assert_eq!(line.first().map(|job| entries[job].visible_at.0), Some(10));

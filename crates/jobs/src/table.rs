@@ -4,19 +4,22 @@
 //! A successor has no entry of its own: its id leads to the job before it. Where a job waits is not
 //! decided here.
 
+mod changes;
+mod entries;
 mod indexes;
 
-use std::ops::{Index, IndexMut};
+use std::ops::Index;
 
 use base::Timestamp;
 use records::{
-    AliasKey, GroupKey, Holder, JobHead, JobId, JobState, QueueKey, Recurrence, Reservation, Successor, Terms,
+    AliasKey, GroupKey, JobHead, JobId, JobState, QueueKey, Recurrence, Reservation, Successor, Terms,
 };
 
 use crate::entry::{Claim, Entry, Extra, Lease, Next, Place, head_of_successor};
 use crate::heap::Links;
 use crate::queues::Queue;
 use crate::slab::{Handle, Slab};
+pub(crate) use entries::Entries;
 use indexes::Indexes;
 pub(crate) use indexes::is_sparse;
 
@@ -40,7 +43,7 @@ pub(crate) struct Table {
 /// The records that hold ids and aliases.
 #[derive(Default)]
 struct Records {
-    entries: Slab<Entry>,
+    entries: Entries,
     claims: Slab<Claim>,
 }
 
@@ -77,11 +80,12 @@ impl Table {
     }
 
     /// The entries, for the heaps that are linked through them.
-    pub(crate) fn entries(&self) -> &Slab<Entry> {
+    pub(crate) fn entries(&self) -> &Entries {
         &self.records.entries
     }
 
-    pub(crate) fn entries_mut(&mut self) -> &mut Slab<Entry> {
+    /// The same, to be linked otherwise.
+    pub(crate) fn entries_mut(&mut self) -> &mut Entries {
         &mut self.records.entries
     }
 
@@ -210,11 +214,6 @@ impl Table {
         self.claim(job)?.next.successor()
     }
 
-    pub(crate) fn successor_mut(&mut self, job: Handle<Entry>) -> Option<&mut Successor> {
-        let claim = self[job].claim?;
-        self.records.claims[claim].next.successor_mut()
-    }
-
     /// Whether a job is replaced when its run ends, in whatever way.
     pub(crate) fn is_superseded(&self, job: Handle<Entry>) -> bool {
         matches!(self.claim(job), Some(Claim { next: Next::AfterRun(_), .. }))
@@ -241,31 +240,13 @@ impl Table {
 
     /// Has other terms hold of a job, which is in no heap.
     pub(crate) fn set_terms(&mut self, job: Handle<Entry>, terms: &Terms) {
-        let entry = &mut self.records.entries[job];
+        let entry = self.records.entries.get_mut(job);
         debug_assert_eq!(entry.place, Place::Nowhere, "heaps and groups go by the terms");
         entry.clock = terms.clock;
         if let Some(extra) = entry.extra.take() {
             self.extras.remove(extra);
         }
         entry.extra = Extra::of(terms).map(|extra| self.extras.insert(extra));
-    }
-
-    /// Has another run, or another number of them left, hold of a job that comes again.
-    pub(crate) fn set_recurrence(&mut self, job: Handle<Entry>, recurrence: Recurrence) {
-        if let Some(extra) = self[job].extra {
-            self.extras[extra].recurrence = Some(Box::new(recurrence));
-        }
-    }
-
-    /// Has a run that comes again expire as long after it is due, by the engine clock, as its runs
-    /// are worth making. Other jobs expire when they would have.
-    pub(crate) fn set_ttl_from(&mut self, job: Handle<Entry>, due: Timestamp) {
-        debug_assert_eq!(self[job].place, Place::Nowhere, "timers go by when a job expires");
-        let Some(extra) = self[job].extra else { return };
-        let extra = &mut self.extras[extra];
-        if let Some(recurrence) = &extra.recurrence {
-            extra.expires_at = expires_at(recurrence, due);
-        }
     }
 
     pub(crate) fn expires_at(&self, job: Handle<Entry>) -> Option<Timestamp> {
@@ -289,22 +270,6 @@ impl Table {
         self[job].lease.map(|lease| self.leases[lease])
     }
 
-    /// Begins a run of a job that waits, in no heap: it is with a worker `until` then, of the
-    /// engine clock.
-    pub(crate) fn begin_lease(&mut self, job: Handle<Entry>, number: u64, holder: Holder, until: Timestamp) {
-        let entry = &mut self.records.entries[job];
-        let visible_at_before = Some(entry.visible_at);
-        entry.lease = Some(self.leases.insert(Lease { number, holder, visible_at_before }));
-        entry.attempt = entry.attempt.saturating_add(1);
-        entry.visible_at = until;
-    }
-
-    /// Takes the lease from a job, if there is one: whether there was.
-    pub(crate) fn end_lease(&mut self, job: Handle<Entry>) -> bool {
-        let lease = self.records.entries[job].lease.take();
-        lease.map(|lease| self.leases.remove(lease)).is_some()
-    }
-
     /// How many jobs the larger index has room for.
     #[cfg(test)]
     pub(crate) fn indexed_max(&self) -> usize {
@@ -324,20 +289,14 @@ impl Index<Handle<Entry>> for Table {
     }
 }
 
-impl IndexMut<Handle<Entry>> for Table {
-    fn index_mut(&mut self, job: Handle<Entry>) -> &mut Entry {
-        &mut self.records.entries[job]
-    }
-}
-
 /// When a run that is due then, by the engine clock, is not worth making any more.
-pub(crate) fn expires_at(recurrence: &Recurrence, due: Timestamp) -> Option<Timestamp> {
+fn expires_at(recurrence: &Recurrence, due: Timestamp) -> Option<Timestamp> {
     recurrence.ttl_ms.map(|ttl_ms| Timestamp(due.0.saturating_add_unsigned(ttl_ms)))
 }
 
 #[cfg(test)]
 mod tests {
-    use records::{JobClock, Starts};
+    use records::{Holder, JobClock, Starts};
 
     use super::*;
     use crate::queues::Queues;

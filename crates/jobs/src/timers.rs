@@ -12,7 +12,8 @@ use crate::clocks::{Clocks, Moment};
 use crate::entry::{Entry, Place};
 use crate::heap::Heap;
 use crate::queues::Queue;
-use crate::slab::{Handle, Slab};
+use crate::slab::Handle;
+use crate::table::Entries;
 
 /// The timers.
 #[derive(Default)]
@@ -40,7 +41,7 @@ pub(crate) enum DueTimer {
 impl Timers {
     /// What is due first: jobs that expire, so that nobody gets them, then by the engine clock and
     /// by the wall clock.
-    pub(crate) fn due(&self, entries: &Slab<Entry>, time: Moment) -> Option<DueTimer> {
+    pub(crate) fn due(&self, entries: &Entries, time: Moment) -> Option<DueTimer> {
         if let Some(((at, _), job)) = self.expiries.first_key_value()
             && *at <= time.now
         {
@@ -57,12 +58,7 @@ impl Timers {
     }
 
     /// Whether a job is due that goes before this place.
-    pub(crate) fn are_due_before(
-        &self,
-        entries: &Slab<Entry>,
-        place: (Timestamp, u64),
-        time: Moment,
-    ) -> bool {
+    pub(crate) fn are_due_before(&self, entries: &Entries, place: (Timestamp, u64), time: Moment) -> bool {
         let is_before = |timer: &Heap, by| {
             let first = timer.first().map(|job| &entries[job]);
             first.is_some_and(|first| first.visible_at <= by && first.order() < place)
@@ -71,7 +67,7 @@ impl Timers {
     }
 
     /// When something is due next, on the engine clock.
-    pub(crate) fn next(&self, entries: &Slab<Entry>, clocks: &Clocks) -> Option<Timestamp> {
+    pub(crate) fn next(&self, entries: &Entries, clocks: &Clocks) -> Option<Timestamp> {
         let first = |timer: &Heap| timer.first().map(|job| entries[job].visible_at);
         let by_wall = first(&self.wall).map(|at| clocks.on_engine(JobClock::Wall, at));
         let expiry = self.expiries.first_key_value().map(|((at, _), _)| *at);
@@ -85,14 +81,14 @@ impl Timers {
     }
 
     /// Has a job wait for its `visible_at`.
-    pub(crate) fn time(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>) {
-        debug_assert_eq!(entries[job].place, Place::Nowhere, "a job is in one place at a time");
-        entries[job].place = Place::Timed;
+    pub(crate) fn time(&mut self, entries: &mut Entries, job: Handle<Entry>) {
+        let before = entries.set_place(job, Place::Timed);
+        debug_assert_eq!(before, Place::Nowhere, "a job is in one place at a time");
         self.timer(entries[job].clock_of_wait()).insert(entries, job, QueueOrder::Fifo);
     }
 
     /// Takes out a job that waits for its `visible_at`.
-    pub(crate) fn take_out(&mut self, entries: &mut Slab<Entry>, job: Handle<Entry>) {
+    pub(crate) fn take_out(&mut self, entries: &mut Entries, job: Handle<Entry>) {
         self.timer(entries[job].clock_of_wait()).remove(entries, job, QueueOrder::Fifo);
     }
 
@@ -133,19 +129,14 @@ mod tests {
     }
 
     /// Has a job wait for that time of a clock.
-    fn time(
-        timers: &mut Timers,
-        entries: &mut Slab<Entry>,
-        clock: JobClock,
-        visible_at: i64,
-    ) -> Handle<Entry> {
-        let number = entries.len() as u64;
-        let job = entries.insert(Entry { clock, ..Entry::sample(visible_at, number) });
+    fn time(timers: &mut Timers, entries: &mut Entries, clock: JobClock, visible_at: i64) -> Handle<Entry> {
+        let number = entries.count() as u64;
+        let job = entries.add(Entry { clock, ..Entry::sample(visible_at, number) });
         timers.time(entries, job);
         job
     }
 
-    fn due_job(timers: &Timers, entries: &Slab<Entry>, time: Moment) -> Option<Handle<Entry>> {
+    fn due_job(timers: &Timers, entries: &Entries, time: Moment) -> Option<Handle<Entry>> {
         match timers.due(entries, time)? {
             DueTimer::Job(job) => Some(job),
             DueTimer::Expiry(_) | DueTimer::Refill(..) => None,
@@ -154,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_job_is_due_when_its_own_clock_shows_its_time() {
-        let (mut timers, mut entries) = (Timers::default(), Slab::default());
+        let (mut timers, mut entries) = (Timers::default(), Entries::default());
         let on_wall = time(&mut timers, &mut entries, JobClock::Wall, 100);
         assert!(timers.wait_on_wall());
         assert!(timers.due(&entries, at(500, 99)).is_none(), "the engine clock says nothing of it");
@@ -168,7 +159,7 @@ mod tests {
 
     #[test]
     fn who_expires_does_so_before_anybody_is_available_and_rates_come_last() {
-        let (mut timers, mut entries) = (Timers::default(), Slab::default());
+        let (mut timers, mut entries) = (Timers::default(), Entries::default());
         let job = time(&mut timers, &mut entries, JobClock::Engine, 1);
         let queue = entries[job].queue;
         timers.note_refill(Timestamp(0), queue);
@@ -184,7 +175,8 @@ mod tests {
 
     #[test]
     fn the_next_time_is_told_on_the_engine_clock() {
-        let (mut timers, mut entries, mut clocks) = (Timers::default(), Slab::default(), Clocks::default());
+        let (mut timers, mut entries, mut clocks) =
+            (Timers::default(), Entries::default(), Clocks::default());
         assert_eq!(timers.next(&entries, &clocks), None);
         clocks.set_wall(Timestamp(0), Timestamp(1_000));
         let job = time(&mut timers, &mut entries, JobClock::Wall, 1_050);
@@ -199,7 +191,7 @@ mod tests {
 
     #[test]
     fn only_due_jobs_that_go_before_a_place_count_as_earlier() {
-        let (mut timers, mut entries) = (Timers::default(), Slab::default());
+        let (mut timers, mut entries) = (Timers::default(), Entries::default());
         time(&mut timers, &mut entries, JobClock::Engine, 10);
         let before = |place, time| timers.are_due_before(&entries, (Timestamp(place), 5), time);
         assert!(before(11, at(10, 0)) && before(10, at(10, 0)), "its publish number is lower");

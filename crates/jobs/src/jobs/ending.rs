@@ -2,7 +2,7 @@
 //! successor that starts.
 
 use base::Timestamp;
-use records::{Batch, JobClock, JobId, Op, Recurrence};
+use records::{Batch, JobId, Op, Recurrence};
 
 use crate::entry::{Entry, Next, head_of_successor};
 use crate::jobs::Jobs;
@@ -65,17 +65,8 @@ impl Jobs {
         charge: Charge,
         step: &mut JobsStep<'_>,
     ) -> Released {
-        let by_wall = self.clocks.on_wall(until);
-        self.update(job, step, |table| {
-            let entry = &mut table[job];
-            if charge == Charge::Uncounted {
-                entry.attempt = entry.attempt.saturating_sub(1);
-            }
-            entry.visible_at = match entry.clock_of_wait() {
-                JobClock::Engine => until,
-                JobClock::Wall => by_wall,
-            };
-        });
+        let (is_counted, on_clocks) = (charge != Charge::Uncounted, self.clocks.at(until));
+        self.update(job, step, |table| table.retry(job, is_counted, on_clocks));
         Released::Waiting { until }
     }
 
@@ -87,13 +78,10 @@ impl Jobs {
         let (next, clock) =
             next_run(&recurrence, (id, run_at, clock), self.clocks.at(step.now), step.calendar)?;
         let (number, on_engine) = (self.numbers.take_job(), self.clocks.on_engine(clock, next));
+        let left = recurrence.left.map(|left| left - 1);
+        let recurrence = Recurrence { left, run: recurrence.run + 1, ..recurrence };
         self.update(job, step, |table| {
-            let entry = &mut table[job];
-            (entry.clock, entry.run_at, entry.visible_at) = (clock, next, next);
-            (entry.number, entry.attempt) = (number, 0);
-            let left = recurrence.left.map(|left| left - 1);
-            table.set_recurrence(job, Recurrence { left, run: recurrence.run + 1, ..recurrence });
-            table.set_ttl_from(job, on_engine);
+            table.begin_next_run(job, number, (clock, next, on_engine), recurrence);
         });
         Some(next)
     }

@@ -275,11 +275,7 @@ impl Jobs {
         let Some(visible_at_before) = visible_at_before else {
             return Ok(self.end_run(job, now, Charge::Uncounted, step));
         };
-        self.update(job, step, |table| {
-            let entry = &mut table[job];
-            entry.attempt = entry.attempt.saturating_sub(1);
-            entry.visible_at = visible_at_before;
-        });
+        self.update(job, step, |table| table.take_run_back(job, visible_at_before));
         Ok(Released::Waiting { until: now })
     }
 
@@ -296,7 +292,7 @@ impl Jobs {
         let job = self.holding(reservation, step)?;
         let until = step.now.after(ttr);
         self.withdraw(job);
-        self.table[job].visible_at = until;
+        self.table.extend_lease(job, until);
         self.timers.time(self.table.entries_mut(), job);
         self.put(job, step.batch);
         Ok(until)

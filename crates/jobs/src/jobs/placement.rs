@@ -105,7 +105,7 @@ impl Jobs {
 
     /// Takes a job from where it waits.
     pub(super) fn withdraw(&mut self, job: Handle<Entry>) {
-        let place = std::mem::replace(&mut self.table[job].place, Place::Nowhere);
+        let place = self.table.entries_mut().set_place(job, Place::Nowhere);
         match place {
             Place::Nowhere => {}
             Place::Timed => self.timers.take_out(self.table.entries_mut(), job),

@@ -164,13 +164,7 @@ impl Jobs {
         let dropped = self.set_successor(waiting, Next::Nobody, step.batch);
         let (replaced, number) = (self.table[waiting].id, self.numbers.take_job());
         self.update(waiting, step, |table| {
-            let entry = &mut table[waiting];
-            entry.number = number;
-            entry.run_at = job.run_at;
-            entry.visible_at = job.run_at;
-            entry.attempt = 0;
-            entry.tries = job.tries;
-            table.set_terms(waiting, &job.terms);
+            table.replace(waiting, number, (job.run_at, job.tries), &job.terms);
         });
         Published::Replaced { job: replaced, dropped }
     }
