@@ -1,5 +1,5 @@
-//! What rollouts and campaigns share of the orders that they give to partitions of devices: how
-//! orders wait, and how they and what came of them are carried.
+//! What rollouts and campaigns share of the orders that they give to partitions of devices. Orders
+//! wait here, and one courier carries them there, and back what came of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -245,8 +245,8 @@ pub(crate) trait Idempotent: Sized {
         self.once_kept_as(form, step, act, whole, |_, kept, _| Ok(kept))
     }
 
-    /// The same where something else is kept in place of the answer: `keep` makes it of the answer
-    /// and its written form, and `answer_again` makes the written answer of it.
+    /// The same where something else is kept in place of the answer. `keep` makes that of the
+    /// answer and its written form; `answer_again` makes the written answer of it.
     fn once_kept_as<T, E, O>(
         &mut self,
         form: &Form<T>,

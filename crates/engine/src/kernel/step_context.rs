@@ -9,7 +9,7 @@ use super::fetch::Fetch;
 use super::machine::Moment;
 
 /// What a batch may weigh before no more work is taken into it, in bytes as [`Op::weight`] counts
-/// them: far below what a frame of the log may hold.
+/// them. That is far below what a frame of the log may hold.
 pub(crate) const STEP_BYTES_MAX: usize = 1 << 20;
 /// Payload bytes that the answers of one step may carry together before no more is given. One
 /// payload may have a megabyte.

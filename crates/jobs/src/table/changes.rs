@@ -97,8 +97,8 @@ impl Table {
         entry.visible_at = visible_at;
     }
 
-    /// Has a job that comes again wait for its next run: due then, which is `on_engine` by the
-    /// engine clock, and with so many runs left.
+    /// Has a job that comes again wait for its next run. That is due then, which is `on_engine` by
+    /// the engine clock.
     pub(crate) fn begin_next_run(
         &mut self,
         job: Handle<Entry>,

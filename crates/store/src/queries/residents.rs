@@ -1,5 +1,5 @@
-//! What a partition keeps in memory, streamed, one type for each machine: devices with state and
-//! signs of life, or queues with their counts, then what belongs to them.
+//! What a partition keeps in memory, streamed, one type for each machine. Devices with state and
+//! signs of life, or queues with their counts, come first, then what belongs to them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

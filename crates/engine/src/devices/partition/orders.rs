@@ -1,4 +1,4 @@
-//! What orders of rollouts and of campaigns have in common in a device's partition: the command of
+//! What orders of rollouts and of campaigns have in common in a device's partition. The command of
 //! an order is found again, and called off unless it went out.
 
 use std::sync::Arc;
