@@ -11,9 +11,9 @@ use super::{QueueInput, QueueName, ReservationToken};
 
 /// Where leases go back.
 #[derive(Clone, Debug)]
-pub(crate) struct Back(mpsc::WeakSender<QueueInput>);
+pub(crate) struct ReturnPath(mpsc::WeakSender<QueueInput>);
 
-impl Back {
+impl ReturnPath {
     pub(crate) fn to(inbox: &mpsc::Sender<QueueInput>) -> Self {
         Self(inbox.downgrade())
     }
@@ -51,14 +51,14 @@ impl Back {
     }
 }
 
-/// A consumer that waits for its answer. Dropped before [`Stay::answered`], it has gone, and leaves
-/// its place to others.
+/// A consumer that waits for its answer. Dropped before [`WaitGuard::answered`], it has gone, and
+/// leaves its place to others.
 #[derive(Debug)]
-pub(super) struct Stay(Option<(Back, QueueName, Timestamp)>);
+pub(super) struct WaitGuard(Option<(ReturnPath, QueueName, Timestamp)>);
 
-impl Stay {
+impl WaitGuard {
     /// A consumer that waits until then for a queue, of the partition that `back` leads to.
-    pub(super) fn until(until: Timestamp, queue: &QueueName, back: &Back) -> Self {
+    pub(super) fn until(until: Timestamp, queue: &QueueName, back: &ReturnPath) -> Self {
         Self(Some((back.clone(), queue.clone(), until)))
     }
 
@@ -73,7 +73,7 @@ impl Stay {
     }
 }
 
-impl Drop for Stay {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         if let Some((back, queue, until)) = self.0.take() {
             back.left(queue, until);
@@ -86,7 +86,7 @@ impl Drop for Stay {
 pub struct Leases {
     pub(super) jobs: Vec<LeasedJob>,
     lineage: Lineage,
-    back: Back,
+    back: ReturnPath,
     /// They are durable: there is something to give back. Before that, they are lost with their
     /// batch, and others may have their numbers.
     is_durable: bool,
@@ -111,7 +111,7 @@ impl LeasedJob {
 }
 
 impl Leases {
-    pub(super) fn new(jobs: Vec<LeasedJob>, lineage: Lineage, back: Back) -> Self {
+    pub(super) fn new(jobs: Vec<LeasedJob>, lineage: Lineage, back: ReturnPath) -> Self {
         Self { jobs, lineage, back, is_durable: false }
     }
 
@@ -161,7 +161,7 @@ pub struct HandOver(Vec<OnTheWay>);
 #[derive(Debug)]
 struct OnTheWay {
     held: Vec<ReservationToken>,
-    back: Back,
+    back: ReturnPath,
 }
 
 impl HandOver {
@@ -220,8 +220,8 @@ mod tests {
             let job = JobId([lease as u8; 16]);
             ReservationToken::new(Lineage(7), Reservation { job, lease })
         };
-        let mut hand_over = HandOver(vec![OnTheWay { held: vec![held(1)], back: Back::to(&first) }]);
-        let more = OnTheWay { held: vec![held(2), held(3)], back: Back::to(&second) };
+        let mut hand_over = HandOver(vec![OnTheWay { held: vec![held(1)], back: ReturnPath::to(&first) }]);
+        let more = OnTheWay { held: vec![held(2), held(3)], back: ReturnPath::to(&second) };
         hand_over.append(HandOver(vec![more]));
         (hand_over, [first_inputs, second_inputs], [first, second])
     }

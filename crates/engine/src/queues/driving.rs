@@ -6,11 +6,11 @@
 use base::{Problem, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
-use super::consuming::Back;
+use super::consuming::ReturnPath;
 use super::{Consumed, JobView, NewJob, QueueInput, QueueName, Want, calls, checks, leasing};
 use crate::kernel::reply::Reply;
 
-pub use super::input::{Asking, QueueCall, Respawned, Seen, ToPublish};
+pub use super::input::{ConsumeCall, QueueCall, Respawned, Seen, ToPublish};
 pub use super::{Dead, HandOver, Leases};
 
 /// Jobs as they go into a partition; a calendar begins behind `wall`.
@@ -32,8 +32,8 @@ pub fn consume(
 ) -> (QueueInput, oneshot::Receiver<Leases>) {
     let (reply, receiver) = Reply::new();
     let Want { max, ttr, process, .. } = *want;
-    let asking = Asking { queue, max, ttr, until, process, reply, back: Back::to(inbox) };
-    (QueueInput::Consume(asking), receiver)
+    let call = ConsumeCall { queue, max, ttr, until, process, reply, back: ReturnPath::to(inbox) };
+    (QueueInput::Consume(call), receiver)
 }
 
 /// The jobs of an answer, and what gives them back unless it is told that they have arrived.

@@ -35,7 +35,7 @@ pub enum QueueInput {
         reply: Reply<Answered<Vec<PublishedJob>>>,
     },
     /// Lease jobs, or wait for some.
-    Consume(Asking),
+    Consume(ConsumeCall),
     /// Tell when there is something to lease.
     Watch {
         /// Where.
@@ -197,9 +197,9 @@ pub struct LockCaller {
     pub reply: Reply<Answered<LockGrant>>,
 }
 
-/// A consumer's question.
+/// A consumer's call.
 #[derive(Debug)]
-pub struct Asking {
+pub struct ConsumeCall {
     /// Where.
     pub queue: QueueName,
     /// Most jobs.
@@ -213,7 +213,7 @@ pub struct Asking {
     /// Gets what was leased.
     pub reply: Reply<Leases>,
     /// Where leases go back that do not reach their consumer.
-    pub(crate) back: super::consuming::Back,
+    pub(crate) back: super::consuming::ReturnPath,
 }
 
 /// A job to be published, its body made.

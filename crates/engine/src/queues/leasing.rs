@@ -5,8 +5,8 @@ use base::{Problem, Timestamp};
 
 use super::calls::Queues;
 use super::checks::check_want;
-use super::consuming::{Back, HandOver, LeasedJob, Leases, Stay};
-use super::input::Asking;
+use super::consuming::{HandOver, LeasedJob, Leases, ReturnPath, WaitGuard};
+use super::input::ConsumeCall;
 use super::ready_wait::ReadyWait;
 use super::{Consumed, QueueInput, QueueName, ReservationToken, Want, body, id};
 use crate::kernel::step_context::CARRIED_BYTES_MAX;
@@ -77,14 +77,14 @@ impl Queues {
 
     async fn lease(&self, queue: &QueueName, want: &Want, until: Timestamp) -> Result<Leases, Problem> {
         let partition = self.partition(queue);
-        let back = Back::to(&partition.inbox);
+        let back = ReturnPath::to(&partition.inbox);
         let (max, ttr, process) = (want.max, want.ttr, want.process);
         let waits = until > self.engine().clock().now();
-        let stay = if waits { Stay::until(until, queue, &back) } else { Stay::not_at_all() };
+        let waiting = if waits { WaitGuard::until(until, queue, &back) } else { WaitGuard::not_at_all() };
         let queue = queue.clone();
-        let asking = |reply| QueueInput::Consume(Asking { queue, max, ttr, until, process, reply, back });
-        let leases = partition.ask(asking).await?;
-        stay.answered();
+        let call = |reply| QueueInput::Consume(ConsumeCall { queue, max, ttr, until, process, reply, back });
+        let leases = partition.ask(call).await?;
+        waiting.answered();
         Ok(leases)
     }
 
@@ -100,7 +100,7 @@ impl Queues {
         let mut wait = ReadyWait::default();
         for queue in queues {
             let partition = self.partition(queue);
-            let watch = wait.watch(queue, until, Back::to(&partition.inbox));
+            let watch = wait.watch(queue, until, ReturnPath::to(&partition.inbox));
             partition.send(watch).await?;
         }
         Ok(wait.ready().await.then_some(wait))

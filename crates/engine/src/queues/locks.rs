@@ -91,10 +91,10 @@ impl Locks {
         let until = if wait.is_zero() { Timestamp(i64::MIN) } else { now.after(wait) };
         let ticket = self.queues.engine().context().queues.next_lock_ticket();
         let partition = self.partition(name);
-        let stay = LockStay(Some((partition.inbox.downgrade(), name.clone(), ticket)));
+        let waiting = LockWaitGuard(Some((partition.inbox.downgrade(), name.clone(), ticket)));
         let asked = LockRequest { name: name.clone(), owner, ttl, until, ticket };
         let answer = partition.ask(|reply| QueueInput::Lock(LockCall::Acquire(asked, reply))).await?;
-        stay.answered();
+        waiting.answered();
         answer
     }
 
@@ -164,16 +164,16 @@ impl Locks {
     }
 }
 
-/// A caller that waits for its answer. Dropped before [`LockStay::answered`], it has gone.
-struct LockStay(Option<(mpsc::WeakSender<QueueInput>, CoordinationName, u64)>);
+/// A caller that waits for its answer. Dropped before [`LockWaitGuard::answered`], it has gone.
+struct LockWaitGuard(Option<(mpsc::WeakSender<QueueInput>, CoordinationName, u64)>);
 
-impl LockStay {
+impl LockWaitGuard {
     fn answered(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for LockStay {
+impl Drop for LockWaitGuard {
     fn drop(&mut self) {
         let Some((inbox, name, ticket)) = self.0.take() else { return };
         let Some(inbox) = inbox.upgrade() else { return };

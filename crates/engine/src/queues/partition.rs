@@ -152,7 +152,7 @@ impl Machine for QueuePartition {
     fn weight(input: &QueueInput) -> usize {
         match input {
             QueueInput::Publish { jobs, .. } => jobs.len(),
-            QueueInput::Consume(asking) => asking.max,
+            QueueInput::Consume(call) => call.max,
             QueueInput::Ack { held, .. } | QueueInput::GiveBack(held) => held.len(),
             QueueInput::Respawn { .. } | QueueInput::DeleteDead(..) => RECORDS_MAX,
             _ => 1,
@@ -265,7 +265,7 @@ impl QueuePartition {
             QueueInput::Publish { queue, jobs, once, source, reply } => {
                 QueueEffect::Published(reply, answered(self.publish(&queue, jobs, (once, source), step))?)
             }
-            QueueInput::Consume(asking) => return self.consume(asking, step),
+            QueueInput::Consume(call) => return self.consume(call, step),
             QueueInput::Watch { queue, until, signal } => {
                 self.watch(queue, until, signal, step);
                 return Ok(());

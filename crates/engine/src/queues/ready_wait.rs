@@ -9,7 +9,7 @@ use base::Timestamp;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use super::consuming::Back;
+use super::consuming::ReturnPath;
 use super::{QueueInput, QueueName};
 
 /// The queues that a consumer waits for. When it is dropped, those that had something tell whoever
@@ -25,13 +25,13 @@ pub(super) struct ReadyWait {
 struct Wait {
     queue: QueueName,
     until: Timestamp,
-    back: Back,
+    back: ReturnPath,
     signal: oneshot::Receiver<()>,
 }
 
 impl ReadyWait {
     /// Waits for this queue too, once its partition has the input.
-    pub(super) fn watch(&mut self, queue: &QueueName, until: Timestamp, back: Back) -> QueueInput {
+    pub(super) fn watch(&mut self, queue: &QueueName, until: Timestamp, back: ReturnPath) -> QueueInput {
         let (signal, receiver) = oneshot::channel();
         self.waits.push(Wait { queue: queue.clone(), until, back, signal: receiver });
         QueueInput::Watch { queue: queue.clone(), until, signal }
@@ -75,7 +75,7 @@ mod tests {
         let mut wait = ReadyWait::default();
         let watch = |name| {
             let queue = QueueName::unchecked("a", name);
-            match wait.watch(&queue, Timestamp(9), Back::to(&inbox)) {
+            match wait.watch(&queue, Timestamp(9), ReturnPath::to(&inbox)) {
                 QueueInput::Watch { signal, .. } => signal,
                 other => unreachable!("{other:?}"),
             }

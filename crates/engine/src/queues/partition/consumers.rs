@@ -10,41 +10,41 @@ use super::{QueuePartition, QueueStep};
 use crate::queues::QueueName;
 use crate::queues::consuming::{LeasedJob, Leases};
 use crate::queues::effect::QueueEffect;
-use crate::queues::input::Asking;
+use crate::queues::input::ConsumeCall;
 use crate::queues::rates::JobFlow;
 
 impl QueuePartition {
-    pub(super) fn consume(&mut self, asking: Asking, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
-        let leased = match self.key_of(&asking.queue) {
-            Some(queue) => self.lease(queue, &asking, step)?,
+    pub(super) fn consume(&mut self, call: ConsumeCall, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
+        let leased = match self.key_of(&call.queue) {
+            Some(queue) => self.lease(queue, &call, step)?,
             None => Vec::new(),
         };
-        if leased.is_empty() && asking.until > step.now && !self.closing && self.waiting.has_room() {
-            self.waiting.add(asking.queue.clone(), asking.until, WaiterWants::Jobs(asking));
+        if leased.is_empty() && call.until > step.now && !self.closing && self.waiting.has_room() {
+            self.waiting.add(call.queue.clone(), call.until, WaiterWants::Jobs(call));
         } else {
-            self.answer(asking, leased, step);
+            self.answer(call, leased, step);
         }
         Ok(())
     }
 
-    fn answer(&self, asking: Asking, leased: Vec<LeasedJob>, step: &mut QueueStep<'_>) {
-        let Asking { reply, back, .. } = asking;
+    fn answer(&self, call: ConsumeCall, leased: Vec<LeasedJob>, step: &mut QueueStep<'_>) {
+        let ConsumeCall { reply, back, .. } = call;
         step.emit(QueueEffect::Leased(reply, Leases::new(leased, self.lineage, back)));
     }
 
     fn lease(
         &mut self,
         queue: QueueKey,
-        asking: &Asking,
+        call: &ConsumeCall,
         step: &mut QueueStep<'_>,
     ) -> Result<Vec<LeasedJob>, StoreError> {
-        let holder = asking.process.map_or(Holder::Outside, Holder::Own);
+        let holder = call.process.map_or(Holder::Outside, Holder::Own);
         let mut leased = Vec::new();
-        while leased.len() < asking.max && (leased.is_empty() || step.may_carry()) {
+        while leased.len() < call.max && (leased.is_empty() || step.may_carry()) {
             if self.must_come_due_first(queue, step) {
                 break;
             }
-            let lease = self.jobs.lease(queue, holder, asking.ttr, &mut step.jobs());
+            let lease = self.jobs.lease(queue, holder, call.ttr, &mut step.jobs());
             let Some(lease) = lease else {
                 // What is ready may be in the store.
                 if (leased.is_empty() || step.has_room()) && self.read_in_of(queue, step)? {
@@ -131,14 +131,14 @@ impl QueuePartition {
             }
             *served += 1;
             match waiter.wants {
-                WaiterWants::Jobs(ref asking) => {
-                    let leased = self.lease(queue, asking, step)?;
+                WaiterWants::Jobs(ref call) => {
+                    let leased = self.lease(queue, call, step)?;
                     if leased.is_empty() {
                         self.waiting.put_back(name.clone(), waiter);
                         break;
                     }
-                    if let WaiterWants::Jobs(asking) = waiter.wants {
-                        self.answer(asking, leased, step);
+                    if let WaiterWants::Jobs(call) = waiter.wants {
+                        self.answer(call, leased, step);
                     }
                 }
                 WaiterWants::Signal(_) if !self.may_lease(queue, step)? => {
@@ -190,8 +190,8 @@ impl QueuePartition {
         while self.closing || step.own.budget.may_retire() {
             let Some(Waiter { wants, .. }) = self.waiting.take_late(end) else { break };
             step.own.budget.spent.retired += usize::from(!self.closing);
-            if let WaiterWants::Jobs(asking) = wants {
-                self.answer(asking, Vec::new(), step);
+            if let WaiterWants::Jobs(call) = wants {
+                self.answer(call, Vec::new(), step);
             }
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::kernel::hashed::HashMap;
 use crate::queues::QueueName;
-use crate::queues::input::Asking;
+use crate::queues::input::ConsumeCall;
 
 /// Consumers that wait in one partition at most; one more is answered at once.
 const WAITING_MAX: usize = 1 << 18;
@@ -82,7 +82,7 @@ pub(super) struct Waiter {
 #[derive(Debug)]
 pub(super) enum WaiterWants {
     /// Jobs of this queue.
-    Jobs(Asking),
+    Jobs(ConsumeCall),
     /// To be told that there is something.
     Signal(oneshot::Sender<()>),
 }
@@ -91,7 +91,7 @@ impl Waiter {
     /// Whether it has gone away.
     pub(super) fn has_gone(&self) -> bool {
         match &self.wants {
-            WaiterWants::Jobs(asking) => asking.reply.is_closed(),
+            WaiterWants::Jobs(call) => call.reply.is_closed(),
             WaiterWants::Signal(signal) => signal.is_closed(),
         }
     }
