@@ -21,7 +21,7 @@ pub struct PhaseWheel {
 }
 
 /// Slots that are a fixed time apart and want as many devices each.
-struct Train {
+struct Series {
     interval_ms: u64,
     offset_ms: u64,
     wanted: u64,
@@ -49,17 +49,17 @@ impl PhaseWheel {
     /// campaigns there are.
     #[must_use]
     pub fn choose(&self, pace: CampaignPace, count: u32) -> u64 {
-        let trains = trains(pace, count);
-        let Some(first) = trains.first() else { return 0 };
+        let all_series = all_series(pace, count);
+        let Some(first) = all_series.first() else { return 0 };
         let choices = (0..repeats_after(first.interval_ms) / SECOND_MS).map(|second| second * SECOND_MS);
-        choices.min_by_key(|phase_ms| self.load(&trains, *phase_ms)).unwrap_or(0)
+        choices.min_by_key(|phase_ms| self.load(&all_series, *phase_ms)).unwrap_or(0)
     }
 
     /// The fullest minute that slots with this phase meet, all of these minutes, and the same of
     /// seconds.
-    fn load(&self, trains: &[Train], phase_ms: u64) -> [u64; 4] {
+    fn load(&self, all_series: &[Series], phase_ms: u64) -> [u64; 4] {
         let mut load = [0_u64; 4];
-        for second in trains.iter().flat_map(|train| train.seconds(phase_ms)) {
+        for second in all_series.iter().flat_map(|series| series.seconds(phase_ms)) {
             let (minute, second) = (self.minutes[second / 60], self.seconds[second]);
             load[0] = load[0].max(minute);
             load[1] = load[1].saturating_add(minute);
@@ -70,16 +70,16 @@ impl PhaseWheel {
     }
 
     fn each_second(&mut self, pace: CampaignPace, count: u32, phase_ms: u64, change: impl Fn(&mut u64, u64)) {
-        for train in trains(pace, count) {
-            for second in train.seconds(phase_ms) {
-                change(&mut self.seconds[second], train.wanted);
-                change(&mut self.minutes[second / 60], train.wanted);
+        for series in all_series(pace, count) {
+            for second in series.seconds(phase_ms) {
+                change(&mut self.seconds[second], series.wanted);
+                change(&mut self.minutes[second / 60], series.wanted);
             }
         }
     }
 }
 
-impl Train {
+impl Series {
     /// The seconds of an hour at which there is a slot.
     fn seconds(&self, phase_ms: u64) -> impl Iterator<Item = usize> + use<> {
         let apart = repeats_after(self.interval_ms);
@@ -89,11 +89,11 @@ impl Train {
 }
 
 /// The slots of a campaign; none if they drift.
-fn trains(pace: CampaignPace, count: u32) -> Vec<Train> {
+fn all_series(pace: CampaignPace, count: u32) -> Vec<Series> {
     let period_ms = slots::period_ms(pace);
     let count = u64::from(count);
-    let of = |interval_ms: u64, offset_ms: u64, wanted: u64| Train { interval_ms, offset_ms, wanted };
-    let trains: Vec<_> = match pace {
+    let of = |interval_ms: u64, offset_ms: u64, wanted: u64| Series { interval_ms, offset_ms, wanted };
+    let all_series: Vec<_> = match pace {
         CampaignPace::Every(ms) => vec![of(ms, 0, count)],
         CampaignPace::Over(ms) if count >= SLOTS_OF_PERIOD && ms % SLOTS_OF_PERIOD == 0 => {
             vec![of(ms / SLOTS_OF_PERIOD, 0, count.div_ceil(SLOTS_OF_PERIOD))]
@@ -105,8 +105,9 @@ fn trains(pace: CampaignPace, count: u32) -> Vec<Train> {
             (1..=count).map(|device| of(ms, slot_of(device) * ms / SLOTS_OF_PERIOD, 1)).collect()
         }
     };
-    let drifts = period_ms == 0 || trains.iter().any(|train| repeats_after(train.interval_ms) < SECOND_MS);
-    if drifts { Vec::new() } else { trains }
+    let drifts =
+        period_ms == 0 || all_series.iter().any(|series| repeats_after(series.interval_ms) < SECOND_MS);
+    if drifts { Vec::new() } else { all_series }
 }
 
 /// Slots of this interval, laid on the wheel, are so far apart.

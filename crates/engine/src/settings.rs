@@ -11,8 +11,8 @@ use records::{Connection, EventKind};
 use crate::coordination::CoordinationSettings;
 use crate::notices::NoticeSettings;
 
-/// Makes the body that shows a picture.
-pub type Render = Arc<dyn Fn(&Picture<'_>) -> Vec<u8> + Send + Sync>;
+/// Makes the body that shows a notification.
+pub type Render = Arc<dyn Fn(&NotificationView<'_>) -> Vec<u8> + Send + Sync>;
 
 /// Whether devices of a kind can be shown a command with this payload; else why not.
 pub type PayloadCheck = Arc<dyn Fn(&Kind, &[u8]) -> Result<(), Problem> + Send + Sync>;
@@ -245,7 +245,7 @@ pub struct Retry {
 
 /// The complete picture of a device that a notification shows. Fixed at the first attempt.
 #[derive(Clone, Debug)]
-pub struct Picture<'a> {
+pub struct NotificationView<'a> {
     /// The notification.
     pub delivery: EntityId,
     /// The kind of the newest event.

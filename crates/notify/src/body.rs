@@ -13,7 +13,7 @@ use engine::campaigns::{TASK_ID_PREFIX, TrackedTask};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::outcomes::OutcomeDue;
 use engine::records::{EventKind, NOTICE_ID_PREFIX, Notice, PickCause, PickCounts};
-use engine::settings::Picture;
+use engine::settings::NotificationView;
 
 pub(crate) use messages::messages;
 
@@ -21,26 +21,26 @@ pub(crate) use messages::messages;
 /// growing.
 const TYPICAL_BYTES: usize = 448;
 
-/// The body that shows `picture`.
+/// The body that shows `view`.
 #[must_use]
-pub fn render(picture: &Picture<'_>) -> Vec<u8> {
+pub fn render(view: &NotificationView<'_>) -> Vec<u8> {
     let mut out = String::with_capacity(TYPICAL_BYTES);
-    let kind = picture.kind.as_str();
-    put(&mut out, format_args!(r#"{{"type":"{kind}","timestamp":"{}","data":{{"#, picture.timestamp));
-    put(&mut out, format_args!(r#""device_id":"{}","kind":"{}""#, picture.device, picture.device_kind));
+    let kind = view.kind.as_str();
+    put(&mut out, format_args!(r#"{{"type":"{kind}","timestamp":"{}","data":{{"#, view.timestamp));
+    put(&mut out, format_args!(r#""device_id":"{}","kind":"{}""#, view.device, view.device_kind));
     out.push_str(r#","address":"#);
-    text_or_null(&mut out, picture.address);
+    text_or_null(&mut out, view.address);
     out.push_str(r#","value":"#);
-    value_or_null(&mut out, picture.value);
+    value_or_null(&mut out, view.value);
     out.push_str(r#","previous":"#);
-    value_or_null(&mut out, picture.previous);
-    put(&mut out, format_args!(r#","connection":"{}","changed_at":"#, picture.connection.as_str()));
-    time_or_null(&mut out, picture.changed_at);
+    value_or_null(&mut out, view.previous);
+    put(&mut out, format_args!(r#","connection":"{}","changed_at":"#, view.connection.as_str()));
+    time_or_null(&mut out, view.changed_at);
     out.push_str(r#","last_seen_at":"#);
-    time_or_null(&mut out, picture.last_seen_at);
-    put(&mut out, format_args!(r#","sequence":{},"types":"#, picture.sequence));
-    kinds(&mut out, picture.types);
-    put(&mut out, format_args!(r#","skipped":{}}}}}"#, picture.skipped));
+    time_or_null(&mut out, view.last_seen_at);
+    put(&mut out, format_args!(r#","sequence":{},"types":"#, view.sequence));
+    kinds(&mut out, view.types);
+    put(&mut out, format_args!(r#","skipped":{}}}}}"#, view.skipped));
     out.into_bytes()
 }
 
@@ -129,7 +129,7 @@ fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("writing to a String fails only where a Display does, and these do not");
 }
 
-/// The only text of a picture that may need escapes: what a person wrote.
+/// The only text of a view that may need escapes: what a person wrote.
 fn text_or_null(out: &mut String, text: Option<&str>) {
     match text {
         Some(text) => put(out, format_args!("{}", serde_json::Value::from(text))),
@@ -174,10 +174,10 @@ mod tests {
     use super::*;
 
     /// A lock of which nothing is known.
-    fn lock() -> Picture<'static> {
+    fn lock() -> NotificationView<'static> {
         static DEVICE: LazyLock<DeviceId> = LazyLock::new(|| DeviceId::new("0xA").expect("an id"));
         static KIND: LazyLock<Kind> = LazyLock::new(Kind::lock);
-        Picture {
+        NotificationView {
             delivery: EntityId::derive(Lineage(1), 2, Incarnation(3), Timestamp(4), 5, &[]),
             kind: EventKind::Lost,
             timestamp: Timestamp(1_795_222_923_456),
@@ -272,8 +272,8 @@ mod tests {
         assert_eq!(due.origin(), ("campaign.ping".into(), id));
     }
 
-    fn check(picture: &Picture<'_>, expect: &str) {
-        let body = String::from_utf8(render(picture)).expect("UTF-8");
+    fn check(view: &NotificationView<'_>, expect: &str) {
+        let body = String::from_utf8(render(view)).expect("UTF-8");
         assert_eq!(body, expect);
         serde_json::from_str::<serde_json::Value>(&body).expect("JSON");
     }
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_complete_picture_has_the_keys_of_the_contract_in_its_order() {
         let (one, zero) = (Value::number(1.0).expect("finite"), Value::number(0.0).expect("finite"));
-        let picture = Picture {
+        let view = NotificationView {
             kind: EventKind::Changed,
             address: Some("Moscow, Arbat 1"),
             value: Some(&one),
@@ -294,7 +294,7 @@ mod tests {
             ..lock()
         };
         check(
-            &picture,
+            &view,
             concat!(
                 r#"{"type":"device.changed","timestamp":"2026-11-21T01:02:03.456Z","data":{"device_id":"0xA","#,
                 r#""kind":"lock","address":"Moscow, Arbat 1","value":1,"previous":0,"connection":"online","#,
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn values_are_embedded_and_addresses_escaped() {
         let value = Value::from_canonical(r#"{"open":true,"why":"\u0001\""}"#);
-        let picture = Picture {
+        let view = NotificationView {
             kind: EventKind::Restored,
             address: Some("\"Haus\" \\ 1\n\u{1}ä"),
             value: Some(&value),
@@ -330,7 +330,7 @@ mod tests {
             ..lock()
         };
         check(
-            &picture,
+            &view,
             concat!(
                 r#"{"type":"device.restored","timestamp":"2026-11-21T01:02:03.456Z","data":{"device_id":"0xA","#,
                 r#""kind":"lock","address":"\"Haus\" \\ 1\n\u0001ä","value":{"open":true,"why":"\u0001\""},"#,

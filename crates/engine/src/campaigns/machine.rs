@@ -31,7 +31,7 @@ pub use self::campaigns::unknown_campaign;
 pub use self::tasks::unknown_task;
 
 use self::campaigns::CampaignTable;
-use self::pick_updates::Leaver;
+use self::pick_updates::DepartedDevice;
 use self::posts::TaskPosts;
 use self::retention::Retention;
 use self::running::RunningTask;
@@ -112,7 +112,7 @@ pub struct CampaignMachine {
     posts: TaskPosts,
     retention: Retention,
     /// Devices that have left and whose open picks were not looked at yet.
-    leavers: VecDeque<Leaver>,
+    departed: VecDeque<DepartedDevice>,
     /// Shares of devices that may be gone, from here on.
     sweeping: Option<Option<DevicePlace>>,
     /// All batches up to this one are durable.
@@ -251,7 +251,7 @@ impl Machine for CampaignMachine {
         self.let_leave(&mut step);
         // What the step before has left comes first. Otherwise at least one: whoever runs this has
         // taken it from its inbox.
-        let mut takes_more = self.leavers.is_empty();
+        let mut takes_more = self.departed.is_empty();
         while takes_more && let Some(input) = inputs.next() {
             self.apply(input, &mut step)?;
             takes_more = step.has_room();
@@ -271,7 +271,7 @@ impl Machine for CampaignMachine {
     }
 
     fn has_unfinished(&self) -> bool {
-        !self.leavers.is_empty()
+        !self.departed.is_empty()
     }
 
     fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {

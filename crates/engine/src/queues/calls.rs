@@ -103,8 +103,8 @@ impl Queues {
     }
 
     fn partition_of_answer(&self, once: IdempotencyKey) -> &PartitionHandle<QueueInput> {
-        let doors = self.engine.queue_partitions();
-        &doors[(once.key.0 % doors.len() as u128) as usize]
+        let partitions = self.engine.queue_partitions();
+        &partitions[(once.key.0 % partitions.len() as u128) as usize]
     }
 
     /// Jobs are done; at most [`JOBS_PER_CALL_MAX`].
@@ -427,9 +427,9 @@ impl Queues {
     }
 
     pub(super) fn partition(&self, queue: &QueueName) -> &PartitionHandle<QueueInput> {
-        let doors = self.engine.queue_partitions();
-        let index = queue.partition(doors.len() as u16).queues_index().unwrap_or_default();
-        &doors[usize::from(index)]
+        let partitions = self.engine.queue_partitions();
+        let index = queue.partition(partitions.len() as u16).queues_index().unwrap_or_default();
+        &partitions[usize::from(index)]
     }
 }
 

@@ -85,7 +85,7 @@ impl CampaignMachine {
             campaigns: CampaignTable::default(),
             posts: TaskPosts::new(),
             retention: Retention::load(&*view)?,
-            leavers: VecDeque::new(),
+            departed: VecDeque::new(),
             sweeping: Some(None),
             durable: head.seq,
             began_at_wall,

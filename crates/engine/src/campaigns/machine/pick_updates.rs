@@ -10,7 +10,7 @@ use crate::campaigns::input::PickUpdate;
 
 /// A device that has left.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leaver {
+pub(super) struct DepartedDevice {
     place: DevicePlace,
     /// It was deleted; else its last session has ended.
     is_deleted: bool,
@@ -53,7 +53,7 @@ impl CampaignMachine {
     }
 
     fn leave(&mut self, places: Vec<DevicePlace>, is_deleted: bool, step: &mut CampaignsStep<'_>) {
-        self.leavers.extend(places.into_iter().map(|place| Leaver { place, is_deleted }));
+        self.departed.extend(places.into_iter().map(|place| DepartedDevice { place, is_deleted }));
         self.let_leave(step);
     }
 
@@ -61,13 +61,13 @@ impl CampaignMachine {
     /// have one of every task.
     pub(super) fn let_leave(&mut self, step: &mut CampaignsStep<'_>) {
         while step.has_room() {
-            match self.leavers.pop_front() {
-                Some(Leaver { place, is_deleted: true }) => self.deleted(place, step),
-                Some(Leaver { place, is_deleted: false }) => self.went_away(place, step),
+            match self.departed.pop_front() {
+                Some(DepartedDevice { place, is_deleted: true }) => self.deleted(place, step),
+                Some(DepartedDevice { place, is_deleted: false }) => self.went_away(place, step),
                 None => return,
             }
         }
-        step.own.is_behind |= !self.leavers.is_empty();
+        step.own.is_behind |= !self.departed.is_empty();
     }
 
     /// A device was deleted: no answer of it comes any more.

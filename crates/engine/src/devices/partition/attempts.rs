@@ -15,7 +15,7 @@ use store::StoreError;
 use super::notifications::progress_op;
 use super::{DevicePartition, DeviceStep, notification_state};
 use crate::devices::lanes::AttemptDue;
-use crate::settings::Picture;
+use crate::settings::NotificationView;
 
 /// A lease outlives the longest attempt by this much, for the way to the sender and back.
 const LEASE_MARGIN: Duration = Duration::from_secs(30);
@@ -128,7 +128,7 @@ impl DevicePartition {
             Some(device) => {
                 let flight = pair.in_flight.as_ref();
                 let delivery = flight.map_or(NO_ID, |flight| flight.delivery);
-                (self.settings.render)(&Picture {
+                (self.settings.render)(&NotificationView {
                     delivery,
                     kind: pair.untold.last().copied().unwrap_or(records::EventKind::Changed),
                     timestamp: delivery.at,

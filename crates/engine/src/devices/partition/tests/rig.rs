@@ -25,7 +25,7 @@ use crate::devices::lanes::{Answer, AttemptDue};
 use crate::kernel::fetch::FromStore;
 use crate::kernel::machine::{Machine, MachineContext, Moment};
 use crate::kernel::reply::Reply;
-use crate::settings::{Keep, Picture, Retry, Settings};
+use crate::settings::{Keep, NotificationView, Retry, Settings};
 use crate::{DeviceStats, OnlyIf, Pending};
 
 pub(super) const PARTITION: PartitionId = PartitionId(0);
@@ -422,20 +422,20 @@ fn settings() -> Settings {
     }
 }
 
-fn render(picture: &Picture<'_>) -> Vec<u8> {
+fn render(view: &NotificationView<'_>) -> Vec<u8> {
     let value = |value: Option<&Value>| value.map_or("null".to_owned(), Value::to_json);
-    let kind = picture.kind.as_str().trim_start_matches("device.");
+    let kind = view.kind.as_str().trim_start_matches("device.");
     format!(
         "{kind} {} {} value={} previous={} seq={} types={:?} skipped={} {}{}",
-        picture.device,
-        picture.device_kind,
-        value(picture.value),
-        value(picture.previous),
-        picture.sequence,
-        picture.types,
-        picture.skipped,
-        picture.connection.as_str(),
-        picture.address.map_or_else(String::new, |address| format!(" at {address}"))
+        view.device,
+        view.device_kind,
+        value(view.value),
+        value(view.previous),
+        view.sequence,
+        view.types,
+        view.skipped,
+        view.connection.as_str(),
+        view.address.map_or_else(String::new, |address| format!(" at {address}"))
     )
     .into_bytes()
 }

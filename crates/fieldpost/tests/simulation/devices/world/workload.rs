@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
 use engine::Settings;
-use engine::settings::{Picture, Retry};
+use engine::settings::{NotificationView, Retry};
 use notify::lanes::{IN_FLIGHT_MAX, Limits};
 use store::StoreError;
 
@@ -300,7 +300,9 @@ impl World {
             return Arc::new(Settings { retry, ..(**settings).clone() });
         }
         if self.machine.injects(NOTHING_SKIPPED) {
-            let render = |picture: &Picture<'_>| notify::render(&Picture { skipped: 0, ..picture.clone() });
+            let render = |view: &NotificationView<'_>| {
+                notify::render(&NotificationView { skipped: 0, ..view.clone() })
+            };
             return Arc::new(Settings { render: Arc::new(render), ..(**settings).clone() });
         }
         Arc::clone(settings)
