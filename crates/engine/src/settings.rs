@@ -39,7 +39,7 @@ pub struct Settings {
     /// The ways in that are configured, by [`base::WayIn::index`].
     pub ways_configured: [bool; 3],
     /// The retries of notifications.
-    pub retry: Retry,
+    pub retry: RetrySettings,
     /// Longest that an attempt can take; its lease holds a little longer.
     pub attempt_timeout: Duration,
     /// How often a client whose notifications failed for good is probed with one.
@@ -93,7 +93,7 @@ impl Settings {
             loss_grace: Duration::ZERO,
             restart_grace: Duration::ZERO,
             ways_configured: [false, true, false],
-            retry: Retry { base: Duration::from_secs(30), max: HOUR, attempts_max: 10 },
+            retry: RetrySettings { base: Duration::from_secs(30), max: HOUR, attempts_max: 10 },
             attempt_timeout: Duration::from_secs(10),
             stale_probe: HOUR,
             keep: Keep::default(),
@@ -234,7 +234,7 @@ impl Default for CommandSettings {
 
 /// How a notification is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetrySettings {
     /// The delay after the first failed attempt.
     pub base: Duration,
     /// The longest delay.

@@ -348,7 +348,7 @@ fn engine_settings(
         loss_grace: devices.loss_grace,
         restart_grace: devices.restart_grace,
         ways_configured: [settings.mqtt.listen.is_some(), true, settings.amqp.url.is_some()],
-        retry: engine::settings::Retry {
+        retry: engine::settings::RetrySettings {
             base: notify.retry_base,
             max: notify.retry_max,
             attempts_max: notify.max_attempts,

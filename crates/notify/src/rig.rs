@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Lineage, SystemClock, Timestamp};
 use engine::Engine;
-use engine::settings::Retry;
+use engine::settings::RetrySettings;
 use rustls::RootCertStore;
 use store::MemoryStore;
 
@@ -18,7 +18,7 @@ use crate::sender::Sender;
 /// It tries so often, and soon again.
 pub(crate) async fn engine(attempts_max: u32) -> Engine {
     let settings = engine::Settings {
-        retry: Retry { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max },
+        retry: RetrySettings { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max },
         ..engine::Settings::for_tests()
     };
     let store = Arc::new(MemoryStore::new(Lineage(1), 4));

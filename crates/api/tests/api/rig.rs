@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, Request};
 use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, DeviceId, Lineage, Timestamp, Value, WayIn};
 use engine::records::AttemptDetail;
-use engine::settings::Retry;
+use engine::settings::RetrySettings;
 use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, ReportContent, Settings};
 use futures_util::future::poll_immediate;
 use http_body_util::BodyExt;
@@ -332,5 +332,5 @@ pub(crate) fn names(object: &Json) -> Vec<&str> {
 
 fn settings() -> Settings {
     let usual = Settings::for_tests();
-    Settings { retry: Retry { attempts_max: 2, ..usual.retry }, ..usual }
+    Settings { retry: RetrySettings { attempts_max: 2, ..usual.retry }, ..usual }
 }

@@ -10,7 +10,7 @@ use base::{Clock, DeviceId, Incarnation, LogLimit, PartitionId, Timestamp};
 use records::Batch;
 
 use super::effect::{DeviceEffect, GivenUp, OutcomeGivenUp};
-use super::lanes::{Due, DueLanes};
+use super::lanes::{DueLanes, DueWork};
 use super::sessions::{PresenceChange, SessionTable};
 use super::stale_clients::StaleClients;
 use super::stats::AllDeviceStats;
@@ -33,7 +33,7 @@ pub struct DeviceContext {
     /// Lanes with due work.
     pub lanes: DueLanes,
     /// Lanes of outcomes with due work.
-    pub(crate) outcomes: Due<(PartitionId, OutcomeLane)>,
+    pub(crate) outcomes: DueWork<(PartitionId, OutcomeLane)>,
     /// Clients to be told again.
     pub stale: Arc<StaleClients>,
     pub(crate) followers: Arc<Followers>,
@@ -74,7 +74,7 @@ impl DeviceContext {
             fleet: Arc::new(FleetIndexes::new(Arc::clone(&directory), partitions)),
             directory,
             lanes: DueLanes::default(),
-            outcomes: Due::default(),
+            outcomes: DueWork::default(),
             stale,
             followers,
             notices,

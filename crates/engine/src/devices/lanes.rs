@@ -18,21 +18,21 @@ pub type Lane = (PartitionId, Incarnation);
 
 /// Lanes that got due work since they were last taken. Bounded: each lane is in it at most once.
 #[derive(Debug)]
-pub struct Due<L> {
+pub struct DueWork<L> {
     lanes: Mutex<HashSet<L>>,
     changed: Notify,
 }
 
 /// Lanes of notifications with due work.
-pub type DueLanes = Due<Lane>;
+pub type DueLanes = DueWork<Lane>;
 
-impl<L> Default for Due<L> {
+impl<L> Default for DueWork<L> {
     fn default() -> Self {
         Self { lanes: Mutex::default(), changed: Notify::new() }
     }
 }
 
-impl<L: Eq + Hash> Due<L> {
+impl<L: Eq + Hash> DueWork<L> {
     /// Waits until there is a lane to take, and takes all.
     pub async fn take(&self) -> Vec<L> {
         loop {

@@ -10,7 +10,6 @@ mod commands;
 mod counts;
 mod devices;
 mod ended_job;
-mod gathering;
 mod import;
 mod loading;
 mod notification_state;
@@ -23,6 +22,7 @@ mod picks;
 mod purpose;
 mod quarantine;
 mod registration;
+mod report_outbox;
 mod reports;
 mod resending;
 mod retention;
@@ -59,10 +59,10 @@ use commands::DeviceCommands;
 use counts::{DeviceGroups, Group, StepCounts};
 use devices::Devices;
 use ended_job::EndedJob;
-use gathering::{BegunRows, Gatherer};
 use notification_states::NotificationStates;
 use pending::PendingRecords;
 use quarantine::Quarantine;
+use report_outbox::{BegunRows, ReportOutbox};
 
 pub use loading::OpenedPartition;
 
@@ -108,7 +108,7 @@ pub struct DevicePartition {
     /// Its counts after the step before.
     latest_stats: DeviceStats,
     /// What copies of kind `reports` get of its reports.
-    gatherer: Gatherer,
+    outbox: ReportOutbox,
     /// The next step is the last: it records the clocks, so that silence before a stop counts to
     /// the end.
     closing: bool,
@@ -182,7 +182,7 @@ impl Machine for DevicePartition {
             return self.seal(step, true);
         }
         self.announce_stale(&mut step);
-        self.gatherer.refresh();
+        self.outbox.refresh();
         // Inputs first: a device whose report has arrived is not silent, however late the step is.
         if let Some(unfinished) = self.backlog.take() {
             self.reports(unfinished, &mut step)?;

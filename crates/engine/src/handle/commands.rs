@@ -7,7 +7,7 @@ use base::{DeviceId, EntityId, PartitionId};
 
 use super::Engine;
 use crate::devices::input::{CommandInput, DeviceInput};
-use crate::devices::lanes::Due;
+use crate::devices::lanes::DueWork;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::outcomes::OutcomeLane;
@@ -43,7 +43,7 @@ impl Engine {
 
     /// Lanes with outcomes of commands that are due.
     #[must_use]
-    pub fn due_outcomes(&self) -> &Due<(PartitionId, OutcomeLane)> {
+    pub fn due_outcomes(&self) -> &DueWork<(PartitionId, OutcomeLane)> {
         &self.shared.context.devices.outcomes
     }
 

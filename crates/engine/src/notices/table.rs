@@ -16,7 +16,7 @@ use super::{
 use crate::kernel::reply::Reply;
 use crate::registry::{RegistryEffect, RegistryStep};
 use crate::retry_delay::delay_after;
-use crate::settings::Retry;
+use crate::settings::RetrySettings;
 
 mod due;
 mod load;
@@ -42,7 +42,7 @@ type SubjectKey = (SignalTopic, Box<str>);
 #[derive(Debug)]
 pub(crate) struct NoticeTable {
     settings: NoticeSettings,
-    retry: Retry,
+    retry: RetrySettings,
     lease: Duration,
     lineage: Lineage,
     kept: BTreeSet<NoticeKey>,
@@ -62,7 +62,7 @@ impl NoticeTable {
     pub(crate) fn load(
         view: &dyn View,
         settings: NoticeSettings,
-        (retry, attempt): (Retry, Duration),
+        (retry, attempt): (RetrySettings, Duration),
         (lineage, now): (Lineage, Timestamp),
         clients: &BTreeMap<ClientId, Client>,
     ) -> Result<Self, StoreError> {

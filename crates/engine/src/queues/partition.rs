@@ -52,7 +52,7 @@ use crate::kernel::reply::answered;
 use crate::kernel::step_context::StepContext;
 use conditions::QueueConditions;
 use dropping::Dropping;
-use lifetime::Sweep;
+use lifetime::QueueSweep;
 use oldest_dead::OldestDead;
 use paging::ParkedClocks;
 use recently_parked::RecentlyParked;
@@ -88,7 +88,7 @@ pub struct QueuePartition {
     queues: HashMap<QueueKey, Queue>,
     waiting: WaitingConsumers,
     /// Deleted queues whose jobs are not swept yet.
-    sweeps: BTreeMap<QueueKey, Sweep>,
+    sweeps: BTreeMap<QueueKey, QueueSweep>,
     /// Queues whose ready jobs are to be dropped.
     dropping: Dropping,
     /// When to look whether a queue is still empty, in order.

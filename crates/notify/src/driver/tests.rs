@@ -10,7 +10,7 @@ use base::{
 use bytes::Bytes;
 use engine::notices::{NoticeLease, NoticeSettings};
 use engine::records::{Attempt, Delivery, DeliveryStatus};
-use engine::settings::Retry;
+use engine::settings::RetrySettings;
 use engine::{Answer, ClientPatch, NewClient, NewDevice, Patch, Report, ReportContent};
 use http_body_util::Full;
 use hyper::{Request, StatusCode};
@@ -104,7 +104,11 @@ async fn report(engine: &Engine, device: &DeviceId, value: f64) {
 fn settings() -> engine::Settings {
     engine::Settings {
         ways_configured: [true; 3],
-        retry: Retry { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max: 10 },
+        retry: RetrySettings {
+            base: Duration::from_millis(5),
+            max: Duration::from_millis(20),
+            attempts_max: 10,
+        },
         attempt_timeout: TIMEOUT,
         allow_private: true,
         render: Arc::new(crate::render),

@@ -70,7 +70,7 @@ pub(super) struct DeviceCommands {
     /// Devices whose books have to be compared with the sessions that live.
     unsure_sessions: Vec<DeviceSlot>,
     /// Where the search for devices that a wildcard reaches goes on.
-    pub(super) sweep: Option<presence::Sweep>,
+    pub(super) sweep: Option<presence::ReachSweep>,
 }
 
 /// What the passing of time brought to commands.

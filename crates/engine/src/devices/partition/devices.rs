@@ -14,7 +14,7 @@ const KINDS_MAX: usize = 1_000;
 
 /// A resident device. What reports change is kept by `watch`.
 #[derive(Debug)]
-pub(super) struct Device {
+pub(super) struct ResidentDevice {
     pub(super) id: DeviceId,
     pub(super) incarnation: Incarnation,
     pub(super) slot: DeviceSlot,
@@ -34,7 +34,7 @@ pub(super) struct Device {
 /// All devices of a partition.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    by_slot: BySlot<Device>,
+    by_slot: BySlot<ResidentDevice>,
     /// Slots by the hash of the id.
     by_id: HashTable<u32>,
     /// Kinds are few; a device keeps an index.
@@ -45,7 +45,7 @@ pub(super) struct Devices {
 
 impl Devices {
     pub(super) fn insert(&mut self, profile: &DeviceProfile, group: Group) {
-        let device = Device {
+        let device = ResidentDevice {
             id: profile.id.clone(),
             incarnation: profile.incarnation,
             slot: profile.slot,
@@ -64,7 +64,7 @@ impl Devices {
         });
     }
 
-    pub(super) fn remove(&mut self, slot: DeviceSlot) -> Option<Device> {
+    pub(super) fn remove(&mut self, slot: DeviceSlot) -> Option<ResidentDevice> {
         let device = self.by_slot.remove(slot)?;
         self.paces.remove(&slot);
         if let Ok(entry) = self.by_id.find_entry(hash::device_hash(device.id.as_str()), |at| *at == slot.0) {
@@ -74,24 +74,24 @@ impl Devices {
     }
 
     /// The device of that id, whose hash the caller knows.
-    pub(super) fn find_hashed(&self, id: &DeviceId, hash: u64) -> Option<&Device> {
+    pub(super) fn find_hashed(&self, id: &DeviceId, hash: u64) -> Option<&ResidentDevice> {
         let slot = self.by_id.find(hash, |slot| self.at(*slot).is_some_and(|device| device.id == *id))?;
         self.at(*slot)
     }
 
-    pub(super) fn find(&self, id: &DeviceId) -> Option<&Device> {
+    pub(super) fn find(&self, id: &DeviceId) -> Option<&ResidentDevice> {
         self.find_hashed(id, hash::device_hash(id.as_str()))
     }
 
-    pub(super) fn get(&self, slot: DeviceSlot) -> Option<&Device> {
+    pub(super) fn get(&self, slot: DeviceSlot) -> Option<&ResidentDevice> {
         self.by_slot.get(slot)
     }
 
-    pub(super) fn get_mut(&mut self, slot: DeviceSlot) -> Option<&mut Device> {
+    pub(super) fn get_mut(&mut self, slot: DeviceSlot) -> Option<&mut ResidentDevice> {
         self.by_slot.get_mut(slot)
     }
 
-    pub(super) fn kind(&self, device: &Device) -> &Kind {
+    pub(super) fn kind(&self, device: &ResidentDevice) -> &Kind {
         &self.kinds[usize::from(device.kind)]
     }
 
@@ -122,15 +122,15 @@ impl Devices {
     }
 
     /// Those in slots behind `after`, in order of slot.
-    pub(super) fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = &Device> {
+    pub(super) fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = &ResidentDevice> {
         self.by_slot.behind(after)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Device> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ResidentDevice> {
         self.by_slot.behind(None)
     }
 
-    fn at(&self, slot: u32) -> Option<&Device> {
+    fn at(&self, slot: u32) -> Option<&ResidentDevice> {
         self.by_slot.get(DeviceSlot(slot))
     }
 
@@ -143,6 +143,6 @@ impl Devices {
     }
 }
 
-fn hash_of(by_slot: &BySlot<Device>, slot: u32) -> u64 {
+fn hash_of(by_slot: &BySlot<ResidentDevice>, slot: u32) -> u64 {
     by_slot.get(DeviceSlot(slot)).map_or(0, |device| hash::device_hash(device.id.as_str()))
 }

@@ -19,10 +19,10 @@ use super::commands::DeviceCommands;
 use super::counts::DeviceGroups;
 use super::devices::Devices;
 use super::ended_job::{EndedJob, JobEnd};
-use super::gathering::{Gatherer, tell_loaded};
 use super::notification_states::NotificationStates;
 use super::pending::PendingRecords;
 use super::quarantine::Quarantine;
+use super::report_outbox::{ReportOutbox, tell_loaded};
 use super::stale::stale_pairs;
 use super::{DevicePartition, DeviceStep, DeviceStepPart, LoadedChange};
 use crate::devices::context::DeviceContext;
@@ -87,7 +87,7 @@ impl DevicePartition {
             watch: Watch::new(watch_settings(settings, head.seq), head.attended, now),
             backlog: None,
             latest_stats: DeviceStats::default(),
-            gatherer: Gatherer::new(context, store.lineage().marked(settings.directory_mark)),
+            outbox: ReportOutbox::new(context, store.lineage().marked(settings.directory_mark)),
             closing: false,
             head,
         };
@@ -114,8 +114,8 @@ impl DevicePartition {
         residents.quarantined.into_iter().for_each(|(key, cost)| partition.quarantine.push(key, cost));
         partition.stale = stale_pairs(partition.pairs.values());
         partition.load_jobs(residents.jobs, now, store);
-        partition.gatherer.load(&*view)?;
-        tell_loaded(id, &partition.gatherer, context);
+        partition.outbox.load(&*view)?;
+        tell_loaded(id, &partition.outbox, context);
         Ok(OpenedPartition { partition, orphans })
     }
 

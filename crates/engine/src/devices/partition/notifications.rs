@@ -10,7 +10,7 @@ use records::{
 };
 use watch::Noticed;
 
-use super::devices::Device;
+use super::devices::ResidentDevice;
 use super::{DevicePartition, DeviceStep, notification_state};
 
 /// What distinguishes the ids of events from those of deliveries.
@@ -157,7 +157,7 @@ impl DevicePartition {
         JobId(bytes)
     }
 
-    pub(super) fn entity_id(&self, device: &Device, number: u32, cause: &[u64]) -> EntityId {
+    pub(super) fn entity_id(&self, device: &ResidentDevice, number: u32, cause: &[u64]) -> EntityId {
         let routing = hash::routing_hash(hash::device_hash(device.id.as_str()));
         EntityId::derive(self.lineage, routing, device.incarnation, self.head.stamp, number, cause)
     }

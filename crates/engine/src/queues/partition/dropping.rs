@@ -37,7 +37,7 @@ pub(super) struct Dropping {
 /// Calls that wait for their turn.
 #[derive(Debug)]
 struct Asked {
-    moment: Moment,
+    moment: CallMoment,
     replies: Vec<Reply<u64>>,
 }
 
@@ -58,7 +58,7 @@ struct AtWork {
 
 /// When the latest of the calls came.
 #[derive(Clone, Copy, Debug)]
-struct Moment {
+struct CallMoment {
     now: Timestamp,
     wall: Timestamp,
     /// Jobs that were there had lower publish numbers, and lower ids than the next one's.
@@ -70,7 +70,7 @@ struct Moment {
     seq: u64,
 }
 
-impl Moment {
+impl CallMoment {
     /// Whether the job was there, and ready. One that a consumer gives back meanwhile is so again.
     fn had_ready(&self, head: &JobHead) -> bool {
         head.number < self.next_number && state_of(head, self.now, self.wall) == JobState::Ready
@@ -78,7 +78,7 @@ impl Moment {
 }
 
 impl Dropping {
-    fn ask(&mut self, queue: QueueKey, moment: Moment, reply: Reply<u64>) {
+    fn ask(&mut self, queue: QueueKey, moment: CallMoment, reply: Reply<u64>) {
         let Self { next, asked, .. } = self;
         let asked = asked.entry(queue).or_insert_with(|| {
             next.push_back(queue);
@@ -123,7 +123,7 @@ impl QueuePartition {
             return;
         }
         let next_number = self.jobs.numbers().next_job;
-        let moment = Moment {
+        let moment = CallMoment {
             now: step.now,
             wall: step.wall,
             next_number,

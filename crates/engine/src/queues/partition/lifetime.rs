@@ -19,7 +19,7 @@ const LINGERS_FOR: Duration = Duration::from_secs(60);
 
 /// How far the sweep of a deleted queue has come.
 #[derive(Debug)]
-pub(super) struct Sweep {
+pub(super) struct QueueSweep {
     /// Jobs were put into the queue up to this batch: it starts when that is durable, and seen by
     /// views.
     from: u64,
@@ -35,7 +35,7 @@ pub(super) struct Sweep {
     dead: u64,
 }
 
-impl Sweep {
+impl QueueSweep {
     /// Of a queue with so many dead letters.
     pub(super) fn from(seq: u64, dead: u64) -> Self {
         Self { from: seq, after: None, found: false, jobs_gone: false, dead_after: None, dead }
@@ -114,7 +114,7 @@ impl QueuePartition {
         self.condition_is_over(key, name, step);
         step.push(put_queue(&queue, key, true));
         self.jobs.forget_rules(key);
-        self.sweeps.insert(key, Sweep::from(step.seq, queue.dead));
+        self.sweeps.insert(key, QueueSweep::from(step.seq, queue.dead));
     }
 
     /// Whether there is nothing that keeps a queue.
@@ -187,7 +187,7 @@ impl QueuePartition {
     fn sweep_step(
         &mut self,
         key: QueueKey,
-        sweep: &mut Sweep,
+        sweep: &mut QueueSweep,
         step: &mut QueueStep<'_>,
     ) -> Result<bool, StoreError> {
         let fetch = step.fetch;

@@ -11,7 +11,7 @@ use super::budget::{Spent, StepLimits};
 use super::conditions::QueueConditions;
 use super::coordination::{data_bytes, load_locks};
 use super::dropping::Dropping;
-use super::lifetime::{Sweep, rules};
+use super::lifetime::{QueueSweep, rules};
 use super::oldest_dead::OldestDead;
 use super::paging::ParkedClocks;
 use super::recently_parked::RecentlyParked;
@@ -102,7 +102,7 @@ impl QueuePartition {
         let key = stored.key;
         if stored.deleted {
             self.jobs.load_counts(key, counts.parked_scheduled, counts.parked_ready);
-            self.sweeps.insert(key, Sweep::from(0, counts.dead));
+            self.sweeps.insert(key, QueueSweep::from(0, counts.dead));
             return;
         }
         let name = QueueName::unchecked(&stored.namespace, &stored.name);
@@ -132,7 +132,7 @@ impl QueuePartition {
         let is_known = self.queues.contains_key(&head.queue) || self.sweeps.contains_key(&head.queue);
         debug_assert!(is_known, "a job's queue is there, or is being swept");
         if !is_known {
-            self.sweeps.insert(head.queue, Sweep::from(0, 0));
+            self.sweeps.insert(head.queue, QueueSweep::from(0, 0));
         }
     }
 }

@@ -6,7 +6,7 @@ use records::{GroupKey, JobClock, JobId, ParkedJob, QueueKey, QueueOrder};
 use store::{StoreError, parked_time};
 
 use super::recently_parked::Place;
-use super::soonest::{LAST_ID, Moment, Page, Soonest};
+use super::soonest::{LAST_ID, Soonest, SoonestPage, TimePlace};
 use super::{QueuePartition, QueueStep};
 use crate::queues::id;
 
@@ -149,7 +149,7 @@ impl QueuePartition {
         step: &mut QueueStep<'_>,
     ) -> Result<Option<PageOfParked>, StoreError> {
         self.look_through(clock, step)?;
-        let Page::Jobs(page, to) = self.clocks.of(clock).page(page_max) else { return Ok(None) };
+        let SoonestPage::Jobs(page, to) = self.clocks.of(clock).page(page_max) else { return Ok(None) };
         let jobs = page.iter().map(|(_, id)| self.parked_as_known(*id, step));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         // Of the jobs of the last moment those are there whose id, and so whose number, is not
@@ -174,7 +174,7 @@ impl QueuePartition {
             step.own.budget.spent.scanned += scan_max;
             soonest.scanned(times, |id| parked.get(id).is_none());
             // While some are known, a little of it at a time is enough.
-            if matches!(soonest.page(1), Page::Jobs(..)) {
+            if matches!(soonest.page(1), SoonestPage::Jobs(..)) {
                 return Ok(());
             }
         }
@@ -232,7 +232,7 @@ fn place_of(parked: &ParkedJob) -> Place {
 }
 
 /// By when a parked job is found on a clock, and its id.
-pub(super) fn moment_of(parked: &ParkedJob, clock: JobClock) -> Option<Moment> {
+pub(super) fn moment_of(parked: &ParkedJob, clock: JobClock) -> Option<TimePlace> {
     let (_, at): (_, Timestamp) = parked_time(&parked.key()).filter(|(of, _)| *of == clock)?;
     Some((at, parked.head.id))
 }

@@ -13,7 +13,7 @@ use records::JobId;
 use store::{PARKED_SPAN_MS, ParkedTimes, parked_span};
 
 /// A place in the order of time.
-pub(super) type Moment = (Timestamp, JobId);
+pub(super) type TimePlace = (Timestamp, JobId);
 
 /// Places that are kept in memory, and as many again while a pass is under way; at some 40 bytes
 /// each, 5.2 MB.
@@ -25,12 +25,12 @@ pub(super) const LAST_ID: JobId = JobId([u8::MAX; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KnownReach {
     Nothing,
-    To(Moment),
+    To(TimePlace),
     All,
 }
 
 impl KnownReach {
-    fn covers(self, moment: Moment) -> bool {
+    fn covers(self, moment: TimePlace) -> bool {
         match self {
             Self::Nothing => false,
             Self::To(to) => moment <= to,
@@ -42,7 +42,7 @@ impl KnownReach {
 /// The soonest parked jobs.
 #[derive(Debug)]
 pub(super) struct Soonest {
-    known: BTreeSet<Moment>,
+    known: BTreeSet<TimePlace>,
     reach: KnownReach,
     pass: Option<ScanPass>,
     kept_max: usize,
@@ -51,17 +51,17 @@ pub(super) struct Soonest {
 /// A pass through the store's keys, behind what is known.
 #[derive(Debug)]
 struct ScanPass {
-    found: BTreeSet<Moment>,
+    found: BTreeSet<TimePlace>,
     /// What comes behind this is not kept: there was too much of it.
-    cut: Option<Moment>,
+    cut: Option<TimePlace>,
     /// Where to go on, in the store's order.
-    next: Moment,
+    next: TimePlace,
 }
 
 /// The soonest jobs, or none yet.
-pub(super) enum Page {
+pub(super) enum SoonestPage {
     /// These, and up to where they are all; `None` if they are all there are.
-    Jobs(Vec<Moment>, Option<Moment>),
+    Jobs(Vec<TimePlace>, Option<TimePlace>),
     /// The pass is not over.
     NotYet,
 }
@@ -74,7 +74,7 @@ impl Soonest {
     }
 
     /// A job was parked.
-    pub(super) fn insert(&mut self, moment: Moment) {
+    pub(super) fn insert(&mut self, moment: TimePlace) {
         if self.reach.covers(moment) {
             self.known.insert(moment);
             if self.known.len() > self.kept_max {
@@ -94,7 +94,7 @@ impl Soonest {
     }
 
     /// A job is parked no longer.
-    pub(super) fn remove(&mut self, moment: Moment) {
+    pub(super) fn remove(&mut self, moment: TimePlace) {
         self.known.remove(&moment);
         if let Some(pass) = &mut self.pass {
             pass.found.remove(&moment);
@@ -103,7 +103,7 @@ impl Soonest {
 
     /// Where the store should be looked through, if that is worth it now: little is known. `parked`
     /// are jobs that the store does not show yet.
-    pub(super) fn wants(&mut self, parked: impl Iterator<Item = Moment>) -> Option<Moment> {
+    pub(super) fn wants(&mut self, parked: impl Iterator<Item = TimePlace>) -> Option<TimePlace> {
         if self.reach == KnownReach::All || self.known.len() > self.kept_max / 2 {
             return None;
         }
@@ -150,27 +150,27 @@ impl Soonest {
         }
     }
 
-    fn end(&mut self, mut found: BTreeSet<Moment>, reach: KnownReach) {
+    fn end(&mut self, mut found: BTreeSet<TimePlace>, reach: KnownReach) {
         self.known.append(&mut found);
         self.reach = reach;
     }
 
     /// The soonest ones.
-    pub(super) fn page(&self, page_max: usize) -> Page {
-        let page: Vec<Moment> = self.known.iter().take(page_max).copied().collect();
+    pub(super) fn page(&self, page_max: usize) -> SoonestPage {
+        let page: Vec<TimePlace> = self.known.iter().take(page_max).copied().collect();
         let to = match self.reach {
             _ if self.known.len() > page.len() => page.last().copied(),
-            KnownReach::Nothing => return Page::NotYet,
-            KnownReach::To(_) if page.is_empty() => return Page::NotYet,
+            KnownReach::Nothing => return SoonestPage::NotYet,
+            KnownReach::To(_) if page.is_empty() => return SoonestPage::NotYet,
             KnownReach::To(to) => Some(to),
             KnownReach::All => None,
         };
-        Page::Jobs(page, to)
+        SoonestPage::Jobs(page, to)
     }
 }
 
 impl ScanPass {
-    fn insert(&mut self, moment: Moment, kept_max: usize) {
+    fn insert(&mut self, moment: TimePlace, kept_max: usize) {
         if self.cut.is_some_and(|cut| moment > cut) {
             return;
         }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     /// The store's order: span, id.
-    fn scan(parked: &BTreeSet<(i64, JobId, Timestamp)>, after: Moment, scan_max: usize) -> ParkedTimes {
+    fn scan(parked: &BTreeSet<(i64, JobId, Timestamp)>, after: TimePlace, scan_max: usize) -> ParkedTimes {
         let low = (parked_span(after.0), after.1, after.0);
         let behind = parked.iter().filter(|place| **place > low);
         let found: Vec<_> = behind.map(|(_, id, at)| (*at, *id)).take(scan_max).collect();
@@ -221,7 +221,9 @@ mod tests {
                 if let Some(after) = soonest.wants(std::iter::empty()) {
                     soonest.scanned(scan(&parked, after, 7), |_| true);
                 }
-                let Page::Jobs(page, to) = soonest.page(1 + random.below(5) as usize) else { continue };
+                let SoonestPage::Jobs(page, to) = soonest.page(1 + random.below(5) as usize) else {
+                    continue;
+                };
                 let expect: Vec<_> = by_time.iter().take(page.len()).copied().collect();
                 assert_eq!(page, expect, "seed {seed}: the first there are");
                 let rest = by_time.iter().nth(page.len());
@@ -250,7 +252,7 @@ mod tests {
                 scanned += times.found.len();
                 soonest.scanned(times, |_| true);
             }
-            let Page::Jobs(page, _) = soonest.page(10) else { continue };
+            let SoonestPage::Jobs(page, _) = soonest.page(10) else { continue };
             given += page.len();
             for (at, id) in page {
                 parked.remove(&(0, id, at));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::random::Random;
 use engine::Settings;
-use engine::settings::{Keep, Retry, UnknownDevice};
+use engine::settings::{Keep, RetrySettings, UnknownDevice};
 
 use crate::harness::machine::{MachinePlan, MachineWeights, StorageKind, syncs_later};
 use crate::harness::workload;
@@ -111,7 +111,7 @@ impl Plan {
     /// Receivers fail for longer than notifications are tried, so that many are given up.
     fn with_moods_that_last(mut self, random: &mut Random) -> Self {
         let mut settings = (*self.workload.settings).clone();
-        settings.retry = Retry {
+        settings.retry = RetrySettings {
             base: Duration::from_secs(1),
             attempts_max: 1 + random.below(2) as u32,
             ..settings.retry
@@ -130,7 +130,7 @@ impl Plan {
     /// Receivers fail at many notifications and for long, and none is given up soon: breakers open.
     pub(crate) fn with_receivers_that_keep_failing(mut self) -> Self {
         let mut settings = (*self.workload.settings).clone();
-        settings.retry = Retry { base: Duration::from_secs(2), attempts_max: 12, ..settings.retry };
+        settings.retry = RetrySettings { base: Duration::from_secs(2), attempts_max: 12, ..settings.retry };
         self.workload = FleetPlan {
             settings: Arc::new(settings),
             devices: self.workload.devices.max(9),
@@ -195,8 +195,11 @@ pub(crate) fn machine_of(seed: u64) -> (MachinePlan, Arc<Settings>) {
 /// What an operator may have set.
 pub(crate) fn settings(random: &mut Random) -> Settings {
     let mut seconds = |least: u64, most: u64| Duration::from_secs(least + random.below(most - least + 1));
-    let retry =
-        Retry { base: seconds(1, 30), max: seconds(20, 90), attempts_max: seconds(2, 6).as_secs() as u32 };
+    let retry = RetrySettings {
+        base: seconds(1, 30),
+        max: seconds(20, 90),
+        attempts_max: seconds(2, 6).as_secs() as u32,
+    };
     let (report_interval, loss_grace, restart_grace) = (seconds(2, 40), seconds(0, 5), seconds(0, 20));
     let attempt_timeout = seconds(2, 10);
     let stale_probe = seconds(5, 120);

@@ -22,7 +22,7 @@ const SWEPT_PER_STEP: usize = 256;
 /// The search for devices with commands, after sessions reach other devices by wildcards than
 /// before.
 #[derive(Debug)]
-pub(in crate::devices::partition) struct Sweep {
+pub(in crate::devices::partition) struct ReachSweep {
     /// Devices whose lanes were open because of wildcards when it began, and those with commands
     /// that were not durable then.
     pending: VecDeque<DeviceSlot>,
@@ -34,7 +34,7 @@ pub(in crate::devices::partition) struct Sweep {
     after: Option<DeviceSlot>,
 }
 
-impl Sweep {
+impl ReachSweep {
     fn new(mut pending: Vec<DeviceSlot>) -> Self {
         // In the same order each time: what a run of the simulation does depends on it.
         pending.sort_unstable();
@@ -99,7 +99,7 @@ impl DevicePartition {
                 let left = before.map(|sweep| sweep.pending).unwrap_or_default();
                 let fresh = self.commands.pending.slots();
                 let pending = opened.into_iter().chain(left).chain(fresh).collect();
-                self.commands.sweep = Some(Sweep { everywhere, ..Sweep::new(pending) });
+                self.commands.sweep = Some(ReachSweep { everywhere, ..ReachSweep::new(pending) });
             }
         }
         step.emit(DeviceEffect::Kept(reply));
@@ -118,7 +118,7 @@ impl DevicePartition {
         unsure.dedup();
         self.commands.unsure_sessions = unsure;
         self.commands.sessions = sessions;
-        self.commands.sweep = Some(Sweep { everywhere: true, ..Sweep::new(Vec::new()) });
+        self.commands.sweep = Some(ReachSweep { everywhere: true, ..ReachSweep::new(Vec::new()) });
     }
 
     /// Brings the books of some devices up to the sessions that live, where they are not sure after
@@ -293,7 +293,7 @@ impl DevicePartition {
 
     /// Leaves a device to the search, for whose commands the step has no room.
     fn look_later(&mut self, slot: DeviceSlot) {
-        let partial = || Sweep { is_partial: true, ..Sweep::new(Vec::new()) };
+        let partial = || ReachSweep { is_partial: true, ..ReachSweep::new(Vec::new()) };
         self.commands.sweep.get_or_insert_with(partial).pending.push_back(slot);
     }
 
@@ -412,7 +412,7 @@ impl DevicePartition {
         self.commands.sweep = match (is_phase_over, sweep.phase) {
             (false, _) => Some(sweep),
             (true, CommandPhase::Unanswered) => {
-                Some(Sweep { phase: CommandPhase::Waiting, after: None, ..sweep })
+                Some(ReachSweep { phase: CommandPhase::Waiting, after: None, ..sweep })
             }
             (true, CommandPhase::Waiting | CommandPhase::Held) => None,
         }

@@ -25,7 +25,7 @@ use crate::devices::lanes::{Answer, AttemptDue};
 use crate::kernel::fetch::FromStore;
 use crate::kernel::machine::{Machine, MachineContext, Moment};
 use crate::kernel::reply::Reply;
-use crate::settings::{Keep, NotificationView, Retry, Settings};
+use crate::settings::{Keep, NotificationView, RetrySettings, Settings};
 use crate::{DeviceStats, OnlyIf, Pending};
 
 pub(super) const PARTITION: PartitionId = PartitionId(0);
@@ -415,7 +415,7 @@ fn everything<K>() -> Page<K> {
 fn settings() -> Settings {
     let usual = Settings::for_tests();
     Settings {
-        retry: Retry { attempts_max: 3, ..usual.retry },
+        retry: RetrySettings { attempts_max: 3, ..usual.retry },
         keep: Keep { quarantine_bytes_max: 1_000_000, ..usual.keep },
         render: Arc::new(render),
         ..usual

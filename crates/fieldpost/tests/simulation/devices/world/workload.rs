@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
 use engine::Settings;
-use engine::settings::{NotificationView, Retry};
+use engine::settings::{NotificationView, RetrySettings};
 use notify::lanes::{IN_FLIGHT_MAX, Limits};
 use store::StoreError;
 
@@ -296,7 +296,7 @@ impl World {
     fn settings_as_given(&self) -> Arc<Settings> {
         let settings = &self.settings;
         if self.machine.injects(RETRIES_TOO_SOON) {
-            let retry = Retry { base: settings.retry.base / 2, ..settings.retry };
+            let retry = RetrySettings { base: settings.retry.base / 2, ..settings.retry };
             return Arc::new(Settings { retry, ..(**settings).clone() });
         }
         if self.machine.injects(NOTHING_SKIPPED) {

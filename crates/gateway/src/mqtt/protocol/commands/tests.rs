@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use access::{Login, Principal};
 use base::{EntityId, Kind, Lineage, SystemClock, Timestamp};
-use engine::settings::{Retry, UnknownDevice};
+use engine::settings::{RetrySettings, UnknownDevice};
 use engine::{Engine, PublishedCommand, Settings};
 use store::MemoryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -272,7 +272,11 @@ fn settings() -> Settings {
         loss_grace: Duration::ZERO,
         restart_grace: Duration::from_secs(120),
         ways_configured: [true, true, false],
-        retry: Retry { base: Duration::from_secs(30), max: Duration::from_secs(3_600), attempts_max: 10 },
+        retry: RetrySettings {
+            base: Duration::from_secs(30),
+            max: Duration::from_secs(3_600),
+            attempts_max: 10,
+        },
         attempt_timeout: Duration::from_secs(10),
         stale_probe: Duration::from_secs(3_600),
         keep: engine::settings::Keep::default(),

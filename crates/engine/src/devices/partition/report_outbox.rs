@@ -30,7 +30,7 @@ const FORGOTTEN_AT_ONCE: usize = 500;
 
 /// What a partition gathers, and what waits of it.
 #[derive(Debug)]
-pub(super) struct Gatherer {
+pub(super) struct ReportOutbox {
     copies: watch::Receiver<GatheringList>,
     wanted: GatheringList,
     fleet: Arc<FleetIndexes>,
@@ -101,7 +101,7 @@ impl GatherLine {
     }
 }
 
-impl Gatherer {
+impl ReportOutbox {
     pub(super) fn new(context: &DeviceContext, lineage: Lineage) -> Self {
         let mut copies = context.gatherings.follow();
         let wanted = Arc::clone(&copies.borrow_and_update());
@@ -170,7 +170,7 @@ impl DevicePartition {
         (value, ts): (&Value, Option<Timestamp>),
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        for wanted in &*Arc::clone(&self.gatherer.wanted) {
+        for wanted in &*Arc::clone(&self.outbox.wanted) {
             if let Some(selection) = &wanted.selection
                 && !self.is_meant((slot, device), selection, step)?
             {
@@ -181,7 +181,7 @@ impl DevicePartition {
             begun.bytes += report.bytes();
             begun.reports.push(report);
             if begun.bytes >= ROW_BYTES_MAX || begun.reports.len() >= ROW_REPORTS_MAX {
-                self.gatherer.end_row(wanted.gather, step);
+                self.outbox.end_row(wanted.gather, step);
             }
         }
         Ok(())
@@ -195,7 +195,7 @@ impl DevicePartition {
         selection: &Selection,
         step: &DeviceStep<'_>,
     ) -> Result<bool, StoreError> {
-        let (fleet, place) = (&self.gatherer.fleet, DevicePlace { partition: self.id, slot });
+        let (fleet, place) = (&self.outbox.fleet, DevicePlace { partition: self.id, slot });
         if fleet.device_id(place).is_some() {
             return Ok(fleet.matches(place, selection));
         }
@@ -216,10 +216,10 @@ impl DevicePartition {
     /// step: whoever is told that a report is accepted finds it where it waits.
     pub(super) fn write_gathered(&mut self, step: &mut DeviceStep<'_>) {
         while let Some(gather) = step.own.gathered.rows.keys().next().copied() {
-            self.gatherer.end_row(gather, step);
+            self.outbox.end_row(gather, step);
         }
         if step.own.gathered.is_changed {
-            let (backlog, added) = (self.gatherer.waiting(), step.own.gathered.added);
+            let (backlog, added) = (self.outbox.waiting(), step.own.gathered.added);
             step.effects.insert(0, DeviceEffect::Gathered(self.id, backlog, added));
         }
     }
@@ -241,7 +241,7 @@ impl DevicePartition {
     /// The stream of a copy has the reports in front of number `next`: their rows go.
     fn gathered_taken(&mut self, gather: Incarnation, next: u64, step: &mut DeviceStep<'_>) {
         let mut taken = Vec::new();
-        let Some(line) = self.gatherer.lines.get_mut(&gather) else { return };
+        let Some(line) = self.outbox.lines.get_mut(&gather) else { return };
         while let Some(row) =
             line.rows.pop_front_if(|row| row.first < next && row.first + row.backlog.reports <= next)
         {
@@ -249,34 +249,33 @@ impl DevicePartition {
         }
         let (first, is_empty) = (line.next, line.rows.is_empty());
         if is_empty && !taken.is_empty() {
-            let (lineage, received_at) = (self.gatherer.lineage, step.now);
+            let (lineage, received_at) = (self.outbox.lineage, step.now);
             let row = GatheredReports { gather, first, lineage, received_at, reports: Vec::new() };
-            self.gatherer.put(row, step);
+            self.outbox.put(row, step);
         }
-        taken.into_iter().for_each(|row| self.gatherer.delete(gather, row, step));
+        taken.into_iter().for_each(|row| self.outbox.delete(gather, row, step));
     }
 
     /// Deletes rows of copies that are gone; whether there are more.
     fn forget_gathered(&mut self, step: &mut DeviceStep<'_>) -> bool {
         let mut left = FORGOTTEN_AT_ONCE;
         let gone: Vec<_> =
-            self.gatherer.lines.keys().copied().filter(|gather| !self.gatherer.wants(*gather)).collect();
+            self.outbox.lines.keys().copied().filter(|gather| !self.outbox.wants(*gather)).collect();
         for gather in gone {
-            while let Some(row) = self.gatherer.lines.get_mut(&gather).and_then(|line| line.rows.pop_front())
-            {
-                self.gatherer.delete(gather, row, step);
+            while let Some(row) = self.outbox.lines.get_mut(&gather).and_then(|line| line.rows.pop_front()) {
+                self.outbox.delete(gather, row, step);
                 left -= 1;
                 if left == 0 {
                     return true;
                 }
             }
-            self.gatherer.lines.remove(&gather);
+            self.outbox.lines.remove(&gather);
         }
         false
     }
 }
 
 /// A partition was loaded with this waiting.
-pub(super) fn tell_loaded(partition: PartitionId, gatherer: &Gatherer, context: &DeviceContext) {
-    context.gatherings.set_backlog(partition, gatherer.waiting(), 0);
+pub(super) fn tell_loaded(partition: PartitionId, outbox: &ReportOutbox, context: &DeviceContext) {
+    context.gatherings.set_backlog(partition, outbox.waiting(), 0);
 }
