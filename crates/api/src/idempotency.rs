@@ -65,7 +65,7 @@ pub(crate) struct Creation {
 #[derive(Debug)]
 pub(crate) struct KeptWithJobs {
     pub body: Text,
-    pub once: Option<IdempotencyKey>,
+    pub idempotency: Option<IdempotencyKey>,
     /// Who makes such requests one after the other.
     pub source: Option<AnswerKey>,
 }
@@ -100,7 +100,10 @@ impl Creation {
     where
         F: Future<Output = Result<Answer, Problem>> + Send + 'static,
     {
-        self.answered(api, make, |_, once, made| kept_in_store(api.engine().queues(), once, made)).await
+        self.answered(api, make, |_, idempotency, made| {
+            kept_in_store(api.engine().queues(), idempotency, made)
+        })
+        .await
     }
 
     /// [`Creation::once`], where whoever makes it answers a repeat from what was kept beside it.
@@ -137,8 +140,9 @@ impl Creation {
         K: Future<Output = Result<Answer, Problem>> + Send + 'static,
     {
         let Some(key) = self.key else { return Ok(make(api.clone(), self.body, None).await?) };
-        let (kept, once) = self.kept(key, api)?;
-        let made = keep((key, Arc::clone(&kept)), once, make(api.clone(), self.body, Some(once)));
+        let (kept, idempotency) = self.kept(key, api)?;
+        let made =
+            keep((key, Arc::clone(&kept)), idempotency, make(api.clone(), self.body, Some(idempotency)));
         Ok(answer_of(Arc::clone(&api.shared.remembered), key, kept, made).await)
     }
 
@@ -146,9 +150,9 @@ impl Creation {
     fn kept(&self, key: Digest, api: &ApiState) -> Result<(Arc<RememberedRequest>, IdempotencyKey), Problem> {
         let now = api.engine().clock().now();
         let kept = api.shared.remembered.keep(key, Sha256::digest(self.body.as_bytes()).into(), now)?;
-        let once =
+        let idempotency =
             IdempotencyKey { key: AnswerKey::of_digest(&key), body: AnswerKey::of_digest(&kept.body).0 };
-        Ok((kept, once))
+        Ok((kept, idempotency))
     }
 
     /// The body, and the key in the form in which it is kept where the jobs are.
@@ -156,26 +160,26 @@ impl Creation {
     /// # Errors
     /// 422 for a source without a key.
     pub(crate) fn kept_with_jobs(self) -> Result<KeptWithJobs, Problem> {
-        let once = self.key.map(|key| IdempotencyKey {
+        let idempotency = self.key.map(|key| IdempotencyKey {
             key: AnswerKey::of_digest(&key),
             body: AnswerKey::of_digest(&Sha256::digest(self.body.as_bytes()).into()).0,
         });
         let source = self.source.map(|source| AnswerKey::of_digest(&source));
-        if source.is_some() && once.is_none() {
+        if source.is_some() && idempotency.is_none() {
             let detail = "an Idempotency-Source needs an Idempotency-Key beside it";
             return Err(Problem::not_allowed("invalid_idempotency_key", detail));
         }
-        Ok(KeptWithJobs { body: self.body, once, source })
+        Ok(KeptWithJobs { body: self.body, idempotency, source })
     }
 }
 
 /// The answer that the store has, or else what `make` answers, which it has from then on.
 async fn kept_in_store(
     queues: Queues,
-    once: IdempotencyKey,
+    idempotency: IdempotencyKey,
     make: impl Future<Output = Result<Answer, Problem>>,
 ) -> Result<Answer, Problem> {
-    if let Some(answer) = queues.recall(once).await?.as_deref().and_then(Answer::from_stored) {
+    if let Some(answer) = queues.recall(idempotency).await?.as_deref().and_then(Answer::from_stored) {
         return Ok(answer);
     }
     let answer = match make.await {
@@ -184,7 +188,7 @@ async fn kept_in_store(
         made => made.unwrap_or_else(|problem| Answer::refused(&problem)),
     };
     if !is_not_now(answer.status) {
-        queues.remember(once, answer.stored()).await?;
+        queues.remember(idempotency, answer.stored()).await?;
     }
     Ok(answer)
 }

@@ -106,10 +106,10 @@ impl Operations {
     pub async fn create(
         &self,
         new: NewOperation,
-        once: Option<IdempotencyKey>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<TrackedOperation, Problem> {
         let now = self.engine.clock().now();
-        let (id, new) = (made_id(now, once)?, Box::new(new));
+        let (id, new) = (made_id(now, idempotency)?, Box::new(new));
         // Whoever reads where feeds end pushes all later stamps behind it.
         let end = self.engine.feed_end();
         let until = end.max(self.engine.latest_stamp().max(now).after(STAMP));
@@ -170,8 +170,8 @@ impl Operations {
 
 /// An id that nobody has, but for the same request under the same key: then all but its time is the
 /// same.
-fn made_id(now: Timestamp, once: Option<IdempotencyKey>) -> Result<EntityId, Problem> {
-    let bytes = IdempotencyKey::id_bytes(once, 4)?;
+fn made_id(now: Timestamp, idempotency: Option<IdempotencyKey>) -> Result<EntityId, Problem> {
+    let bytes = IdempotencyKey::id_bytes(idempotency, 4)?;
     Ok(EntityId { routing: 0, at: now, ..EntityId::from_bytes(&bytes) })
 }
 

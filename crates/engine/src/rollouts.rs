@@ -218,10 +218,10 @@ impl Rollouts {
     pub async fn create(
         &self,
         new: NewRollout,
-        once: Option<IdempotencyKey>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<TrackedRollout, Problem> {
-        let id = made_id(once)?;
-        Ok(self.begin(id, new, once.is_some()).await?.0)
+        let id = made_id(idempotency)?;
+        Ok(self.begin(id, new, idempotency.is_some()).await?.0)
     }
 
     /// [`Rollouts::create`] under the caller's id: the same request again is the same rollout.
@@ -284,8 +284,8 @@ impl Rollouts {
 }
 
 /// A unique id; the same request under the same key gets the same one.
-fn made_id(once: Option<IdempotencyKey>) -> Result<Box<str>, Problem> {
-    let bytes = IdempotencyKey::id_bytes(once, 0)?;
+fn made_id(idempotency: Option<IdempotencyKey>) -> Result<Box<str>, Problem> {
+    let bytes = IdempotencyKey::id_bytes(idempotency, 0)?;
     Ok(EntityId::from_bytes(&bytes).to_text(ROLLOUT_ID_PREFIX).into())
 }
 

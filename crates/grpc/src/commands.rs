@@ -60,11 +60,11 @@ impl CommandsService {
         caller: &Admitted,
         request: proto::SendCommandRequest,
     ) -> Result<Arc<[u8]>, Problem> {
-        let once = new_command::once(&request, caller.name())?;
+        let idempotency = new_command::once(&request, caller.name())?;
         let device = device(&request.device_id)?;
         let command = new_command::read(request.command.unwrap_or_default(), &self.engine)?;
         check_receiver(caller, command.notify.as_ref())?;
-        self.engine.commands().send_as(device, command, Form { once, write: keep }).await
+        self.engine.commands().send_as(device, command, Form { idempotency, write: keep }).await
     }
 
     /// How long a call waits, with its place among those of its sender that wait. Taken before

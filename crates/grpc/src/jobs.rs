@@ -45,7 +45,7 @@ impl Jobs {
     ) -> Result<proto::PublishResponse, Problem> {
         caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
-        let once = publish::once(&request, &queue, caller.name())?;
+        let idempotency = publish::once(&request, &queue, caller.name())?;
         let count = request.jobs.len();
         if !(1..=JOBS_PER_CALL_MAX).contains(&count) {
             let detail = format!("jobs must be 1 to {JOBS_PER_CALL_MAX}, not {count}");
@@ -53,7 +53,7 @@ impl Jobs {
         }
         let wall = self.clock.wall();
         let jobs = request.jobs.into_iter().enumerate().map(|(place, job)| publish::job(place, job, wall));
-        let published = self.queues.publish(&queue, jobs.collect::<Result<_, _>>()?, once).await?;
+        let published = self.queues.publish(&queue, jobs.collect::<Result<_, _>>()?, idempotency).await?;
         Ok(proto::PublishResponse { jobs: published.iter().map(shape::published).collect() })
     }
 

@@ -53,15 +53,15 @@ impl RolloutsService {
         request: proto::CreateRolloutRequest,
     ) -> Result<proto::CreateRolloutResponse, Problem> {
         caller.may(RequestedAction::Command)?;
-        let once = new_rollout::once(&request, caller.name())?;
+        let idempotency = new_rollout::once(&request, caller.name())?;
         let proto::CreateRolloutRequest { rollout, id, .. } = request;
         let mut new = new_rollout::read(rollout.unwrap_or_default(), &self.engine)?;
         check_receiver(caller, new.receiver())?;
         new.token = Some(caller.name()).filter(|name| !name.is_empty()).map(Box::from);
         let rollouts = self.engine.rollouts();
         let (begun, shows_secret) = if id.is_empty() {
-            let begun = rollouts.create(new, once).await;
-            (begun.map_err(|problem| new_rollout::reused(problem, once.is_some()))?, true)
+            let begun = rollouts.create(new, idempotency).await;
+            (begun.map_err(|problem| new_rollout::reused(problem, idempotency.is_some()))?, true)
         } else {
             check_rollout_id(&id)?;
             rollouts.put(&id, new).await?

@@ -60,14 +60,14 @@ impl TasksService {
         };
         let place = self.runs.try_take(sender, 1).ok_or_else(full)?;
         let counted = Counted::new(&self.metrics.task_runs);
-        let once = new_task::once(&request, caller.name())?;
+        let idempotency = new_task::once(&request, caller.name())?;
         let mut new = new_task::read(request.task.unwrap_or_default(), &self.engine)?;
         check_receiver(caller, new.terms.receiver.as_ref())?;
         caller.may_pick(new.terms.class.as_str(), new.terms.count)?;
         new.terms.token = Some(caller.name()).filter(|name| !name.is_empty()).map(Box::from);
         let follower = TaskRun::follower(&self.engine)?;
-        let begun = self.engine.tasks().create(new, once).await;
-        let begun = begun.map_err(|problem| new_task::reused(problem, once.is_some()))?;
+        let begun = self.engine.tasks().create(new, idempotency).await;
+        let begun = begun.map_err(|problem| new_task::reused(problem, idempotency.is_some()))?;
         let secret = secret_of(begun.receiver.as_ref());
         let run = TaskRun::new((begun, follower), secret, sender, &self.engine, &self.reads, &self.stop);
         Ok(run.holding((place, counted)))

@@ -94,8 +94,8 @@ impl Outcomes {
     async fn tell(&self, due: OutcomeDue) {
         let result = match due.command.notify.as_deref() {
             Some(OutcomeReceiver::Queue { namespace, queue }) => {
-                let (to, once) = ((&**namespace, &**queue), due.idempotency_key());
-                publish(&self.engine, to, body::outcome(&due), once).await
+                let (to, idempotency) = ((&**namespace, &**queue), due.idempotency_key());
+                publish(&self.engine, to, body::outcome(&due), idempotency).await
             }
             Some(OutcomeReceiver::Stream { namespace, stream }) => {
                 append(&self.engine, (namespace, stream), body::outcome(&due), due.origin()).await
@@ -119,11 +119,11 @@ pub(crate) async fn publish(
     engine: &Engine,
     (namespace, queue): (&str, &str),
     body: String,
-    once: IdempotencyKey,
+    idempotency: IdempotencyKey,
 ) -> SendResult {
     let name = QueueName::unchecked(namespace, queue);
     let job = NewJob::new(Payload::Json(body.into()));
-    match engine.queues().publish(&name, vec![job], Some(once)).await {
+    match engine.queues().publish(&name, vec![job], Some(idempotency)).await {
         Ok(_) => SendResult::Delivered,
         Err(problem) => {
             tracing::debug!(queue = %queue, code = problem.code, "an outcome found no place in its queue");

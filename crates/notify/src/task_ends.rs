@@ -116,8 +116,8 @@ mod tests {
         let [due] = <[TaskEndDue; 1]>::try_from(due).expect("one end");
         let body = body::task_end(&due.tracked);
         // The first time it is published, and the result is lost with the server.
-        let (to, once) = (("ns", "q"), due.idempotency_key());
-        assert_eq!(publish(&engine, to, body.clone(), once).await, SendResult::Delivered);
+        let (to, idempotency) = (("ns", "q"), due.idempotency_key());
+        assert_eq!(publish(&engine, to, body.clone(), idempotency).await, SendResult::Delivered);
         tell(&engine, &sender, due).await;
         let queue = QueueName::unchecked("ns", "q");
         let jobs = engine.queues().jobs(&queue, None, None, (10, 100)).await.expect("readable").found;

@@ -174,8 +174,8 @@ async fn device(api: &ApiState, plan: &OperationPlan, profile: DeviceProfile) ->
 /// The form of a call that is answered once for each row of an operation.
 fn form(of: EntityId, row: &str) -> Form<()> {
     let what = [&of.to_bytes()[..], row.as_bytes()].concat();
-    let once = IdempotencyKey { key: AnswerKey(hash::wide(&what)), body: 0 };
-    Form { once: Some(once), write: |made| Answer::of(made, |()| Answer::accepted()).stored() }
+    let idempotency = IdempotencyKey { key: AnswerKey(hash::wide(&what)), body: 0 };
+    Form { idempotency: Some(idempotency), write: |made| Answer::of(made, |()| Answer::accepted()).stored() }
 }
 
 /// What a kept answer says of the row.

@@ -74,14 +74,14 @@ async fn assign(
     let selection = params.selection(api.engine())?;
     params.end()?;
     let selection = selection.ok_or_else(nobody_meant)?;
-    let assign = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
+    let assign = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let wishes = shape::bulk_entries(&body)?;
         let entries = wishes.len() as u64;
         let request = request_hash(format!("{selection}\n{}", &*body).as_bytes());
         let mut new = NewRollout::of(RolloutWork::Entries(wishes), request);
         (new.selection, new.token) = (Some(selection), token_of(caller.as_deref()));
         let _held = body.into_memory();
-        let begun = api.engine().rollouts().create(new, once).await?;
+        let begun = api.engine().rollouts().create(new, idempotency).await?;
         let mut answer = Answer::ok(&NewBulkShape::of(&begun, entries));
         answer.status = StatusCode::ACCEPTED;
         Ok(answer)

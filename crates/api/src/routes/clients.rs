@@ -79,10 +79,10 @@ pub(super) fn routes() -> Routes {
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
-    let create = async |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
+    let create = async |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let write =
             |made: &_| Answer::of(made, |client| Answer::created(&NewClientShape::from(client))).stored();
-        let form = Form { once, write };
+        let form = Form { idempotency, write };
         Answer::kept(&api.engine().create_client_as(shape::new_client(&body)?, form).await?)
     };
     creation.once(&api, create).await
@@ -197,9 +197,9 @@ async fn rotate_secret(
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let rotate = async move |api: ApiState, _: Text, once: Option<IdempotencyKey>| {
+    let rotate = async move |api: ApiState, _: Text, idempotency: Option<IdempotencyKey>| {
         let write = |made: &_| Answer::of(made, |client| Answer::ok(&SecretShape::from(client))).stored();
-        let form = Form { once, write };
+        let form = Form { idempotency, write };
         Answer::kept(&api.engine().rotate_secret_as(id, form).await?)
     };
     creation.once(&api, rotate).await

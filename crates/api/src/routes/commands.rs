@@ -90,14 +90,14 @@ async fn send(
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
     // Before anything is done: who is refused asks again.
     let _share = (!wait.is_zero()).then(|| api.shared.command_waits.try_take(&whose)).transpose()?;
-    let send = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
+    let send = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let commands = api.engine().commands();
         let command = shape::new_command(&body, &commands)?;
         let _held = body.into_memory();
         command.check(api.engine().clock().wall())?;
         check_receiver(caller.as_deref(), command.notify.as_ref())?;
         let write = |made: &_| Answer::of(made, given).stored();
-        Answer::kept(&commands.send_as(device, command, Form { once, write }).await?)
+        Answer::kept(&commands.send_as(device, command, Form { idempotency, write }).await?)
     };
     let sent = creation.once_by_row(&api, send).await?;
     if wait.is_zero() || sent.status != StatusCode::CREATED {
@@ -168,10 +168,10 @@ async fn retry(
     caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let retry = async move |api: ApiState, _: Text, once: Option<IdempotencyKey>| {
+    let retry = async move |api: ApiState, _: Text, idempotency: Option<IdempotencyKey>| {
         let known = present(&api, id).await?;
         check_receiver(caller.as_deref(), known.command.notify.as_deref())?;
-        let form = Form { once, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
+        let form = Form { idempotency, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
         Answer::kept(&api.engine().commands().retry_as(id, form).await?)
     };
     creation.once(&api, retry).await

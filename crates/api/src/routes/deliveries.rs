@@ -181,8 +181,8 @@ async fn retry(
     DeliveryInPath(id): DeliveryInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let retry = async move |api: ApiState, _: Text, once: Option<IdempotencyKey>| {
-        let form = Form { once, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
+    let retry = async move |api: ApiState, _: Text, idempotency: Option<IdempotencyKey>| {
+        let form = Form { idempotency, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
         Answer::kept(&api.engine().retry_delivery_as(id, form).await?)
     };
     creation.once(&api, retry).await

@@ -67,10 +67,10 @@ pub(super) fn routes() -> Routes {
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
-    let create = async |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
+    let create = async |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let write =
             |made: &_| Answer::of(made, |device| Answer::created(&DeviceShape::from(device))).stored();
-        let form = Form { once, write };
+        let form = Form { idempotency, write };
         Answer::kept(&api.engine().create_device_as(shape::new_device(&body)?, form).await?)
     };
     creation.once(&api, create).await

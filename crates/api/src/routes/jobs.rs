@@ -79,10 +79,10 @@ async fn publish(
     QueueInPath(queue): QueueInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let KeptWithJobs { body, once, source } = creation.kept_with_jobs()?;
+    let KeptWithJobs { body, idempotency, source } = creation.kept_with_jobs()?;
     let jobs = shape::new_jobs(&body, api.engine().clock().wall())?;
     let _held = body.into_memory();
-    let published = api.queues().publish_from(&queue, jobs, once, source).await?;
+    let published = api.queues().publish_from(&queue, jobs, idempotency, source).await?;
     Ok(Answer::created(&PublishedShape::from(&*published)))
 }
 

@@ -107,11 +107,11 @@ async fn append(
         return Ok(Answer::ok(&told).into_response());
     }
     let creation = Creation::from_request(request, &api).await?;
-    let append = |api: ApiState, body: Text, once: Option<IdempotencyKey>| async move {
+    let append = |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| async move {
         let NewMessages { messages, expect_last_id } = shape::new_messages(&body)?;
         let _held = body.into_memory();
         let terms = AppendTerms { expect_last_id, is_durable, ..AppendTerms::default() };
-        let appended = api.streams().append_once(&stream, messages, terms, once).await?;
+        let appended = api.streams().append_once(&stream, messages, terms, idempotency).await?;
         Ok(Answer::created(&AppendedShape::from(&*appended)))
     };
     Ok(creation.once_by_row(&api, append).await?.into_response())

@@ -91,7 +91,7 @@ async fn create(
     let _of_the_token = namespace(&mut params)?;
     let whose = params.whose();
     params.end()?;
-    let create = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
+    let create = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let request = OperationRequest::read(&body)?;
         let held = body.into_memory();
         let caller = caller.as_deref();
@@ -102,7 +102,8 @@ async fn create(
             drop(held);
             return Ok(Answer::ok(&counted(&api, plan, &whose).await?));
         }
-        let begun = api.engine().operations().create(request.new_operation(caller, rate_max)?, once).await?;
+        let begun =
+            api.engine().operations().create(request.new_operation(caller, rate_max)?, idempotency).await?;
         Ok(Answer::created(&OperationShape::from(&begun)))
     };
     creation.once(&api, create).await

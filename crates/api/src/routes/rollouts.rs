@@ -82,10 +82,10 @@ pub(super) fn routes() -> Routes {
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
     let caller = creation.caller();
-    let create = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
+    let create = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let new = allowed(&body, &api, caller.as_ref())?;
         let _held = body.into_memory();
-        let begun = api.engine().rollouts().create(new, once).await?;
+        let begun = api.engine().rollouts().create(new, idempotency).await?;
         Ok(Answer::created(&NewRolloutShape::from(&begun)))
     };
     creation.once(&api, create).await

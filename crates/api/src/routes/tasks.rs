@@ -104,13 +104,13 @@ async fn begin(api: ApiState, params: Params, creation: Creation) -> Result<Resp
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
     // Before anything is done: who is refused asks again.
     let _share = (!wait.is_zero()).then(|| api.shared.command_waits.try_take(&whose)).transpose()?;
-    let create = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
+    let create = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let mut new = shape::new_task(&body, api.engine())?;
         let _held = body.into_memory();
         new.check()?;
         check_may_pick(caller.as_ref(), &new.terms)?;
         new.terms.token = token_of(caller.as_ref());
-        let task = api.engine().tasks().create(new, once).await?;
+        let task = api.engine().tasks().create(new, idempotency).await?;
         Ok(Answer::created(&NewTaskShape::of(&task)))
     };
     let begun = creation.once(&api, create).await?;

@@ -46,13 +46,18 @@ impl TaskCalls {
     /// the task of `same_as` or `not_as`; 409 `exists` if another request came with the key, or
     /// `too_many_tasks`; 429 `picks_exhausted`, or `too_many_tasks` for the share of one token; 503
     /// when not accepting, here and for every call below.
-    pub async fn create(&self, new: NewTask, once: Option<IdempotencyKey>) -> Result<TrackedTask, Problem> {
+    pub async fn create(
+        &self,
+        new: NewTask,
+        idempotency: Option<IdempotencyKey>,
+    ) -> Result<TrackedTask, Problem> {
         check_kept(&self.engine, &new.terms)?;
-        let id = EntityId::from_bytes(&IdempotencyKey::id_bytes(once, 0)?);
+        let id = EntityId::from_bytes(&IdempotencyKey::id_bytes(idempotency, 0)?);
         let found = look_now(self.engine.context(), WantedDevices::asked(&new.terms)).await?;
         let new = Box::new(new);
-        let input =
-            |reply| CampaignsInput::Task(TaskCall::Create { id, new, found, is_put: once.is_some(), reply });
+        let input = |reply| {
+            CampaignsInput::Task(TaskCall::Create { id, new, found, is_put: idempotency.is_some(), reply })
+        };
         Ok(*self.engine.campaigns_partition().ask(input).await??)
     }
 
@@ -132,13 +137,14 @@ impl CampaignCalls {
     pub async fn create(
         &self,
         new: NewCampaign,
-        once: Option<IdempotencyKey>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<TrackedCampaign, Problem> {
         let id = match &new.id {
             Some(id) => id.clone(),
-            None => made_id(once)?,
+            None => made_id(idempotency)?,
         };
-        let present = if once.is_some() { PresentCampaign::IsTheSame } else { PresentCampaign::Refuses };
+        let present =
+            if idempotency.is_some() { PresentCampaign::IsTheSame } else { PresentCampaign::Refuses };
         Ok(self.begin(id, new, present).await?.0)
     }
 
@@ -215,8 +221,8 @@ async fn shares_within(
 }
 
 /// A unique id; the same request under the same key gets the same one.
-fn made_id(once: Option<IdempotencyKey>) -> Result<Box<str>, Problem> {
-    let bytes = IdempotencyKey::id_bytes(once, 0)?;
+fn made_id(idempotency: Option<IdempotencyKey>) -> Result<Box<str>, Problem> {
+    let bytes = IdempotencyKey::id_bytes(idempotency, 0)?;
     Ok(EntityId::from_bytes(&bytes).to_text(CAMPAIGN_ID_PREFIX).into())
 }
 

@@ -39,13 +39,13 @@ impl IdempotencyKey {
     ///
     /// # Errors
     /// 503 without a source of randomness.
-    pub(crate) fn id_bytes(once: Option<Self>, at: usize) -> Result<[u8; EntityId::BYTES], Problem> {
+    pub(crate) fn id_bytes(idempotency: Option<Self>, at: usize) -> Result<[u8; EntityId::BYTES], Problem> {
         let unguessable = || {
             random::unguessable().map_err(|_| Problem::unavailable("the system has no source of randomness"))
         };
-        let Some(once) = once else { return unguessable() };
+        let Some(idempotency) = idempotency else { return unguessable() };
         let mut bytes = [0; EntityId::BYTES];
-        bytes[at..at + 16].copy_from_slice(&once.key.0.to_be_bytes());
+        bytes[at..at + 16].copy_from_slice(&idempotency.key.0.to_be_bytes());
         Ok(bytes)
     }
 }
@@ -57,13 +57,13 @@ pub struct SourceCall {
     /// The source, as a key of its own.
     pub source: AnswerKey,
     /// The call.
-    pub once: IdempotencyKey,
+    pub idempotency: IdempotencyKey,
 }
 
 impl SourceCall {
     /// Tells the call from others of its source.
     fn digest(self) -> u128 {
-        let IdempotencyKey { key, body } = self.once;
+        let IdempotencyKey { key, body } = self.idempotency;
         key.0 ^ body.rotate_left(64)
     }
 }
@@ -83,7 +83,7 @@ pub(crate) enum NewestCall {
 #[derive(Debug)]
 pub struct Form<T> {
     /// The request's key, if it has one.
-    pub once: Option<IdempotencyKey>,
+    pub idempotency: Option<IdempotencyKey>,
     /// Writes the answer down. Refusals are answers too.
     pub write: fn(&Result<T, Problem>) -> Arc<[u8]>,
 }
@@ -108,17 +108,18 @@ impl KeptAnswers {
     /// What the first request with this key was answered.
     pub(crate) fn recall<E, O>(
         &mut self,
-        once: IdempotencyKey,
+        idempotency: IdempotencyKey,
         step: &mut StepContext<'_, E, O>,
     ) -> Result<Option<Arc<[u8]>>, Stop> {
-        let kept = self.pending.get_or_read(&once.key, || step.fetch.view()?.answer(once.key))?;
+        let kept =
+            self.pending.get_or_read(&idempotency.key, || step.fetch.view()?.answer(idempotency.key))?;
         let Some(kept) = kept else { return Ok(None) };
         if kept.at.after(ANSWERS_KEPT) <= step.now {
             self.pending.put(step.seq, kept.key, None);
             step.push(Op::DeleteAnswer(kept.key, kept.at));
             return Ok(None);
         }
-        if kept.body != once.body {
+        if kept.body != idempotency.body {
             return Err(reused().into());
         }
         Ok(Some(kept.answer))
@@ -127,13 +128,13 @@ impl KeptAnswers {
     /// Keeps what a request with this key was answered.
     pub(crate) fn remember<E, O>(
         &mut self,
-        once: IdempotencyKey,
+        idempotency: IdempotencyKey,
         answer: Arc<[u8]>,
         step: &mut StepContext<'_, E, O>,
     ) {
-        let kept = KeptAnswer { key: once.key, at: step.now, body: once.body, answer };
+        let kept = KeptAnswer { key: idempotency.key, at: step.now, body: idempotency.body, answer };
         self.is_kept_from(step.now);
-        self.pending.put(step.seq, once.key, Some(kept.clone()));
+        self.pending.put(step.seq, idempotency.key, Some(kept.clone()));
         step.push(Op::PutAnswer(Box::new(kept)));
     }
 
@@ -255,8 +256,8 @@ pub(crate) trait Idempotent: Sized {
         keep: impl FnOnce(&Answered<T>, &Arc<[u8]>) -> Arc<[u8]>,
         answer_again: impl FnOnce(&Self, Arc<[u8]>, &StepContext<'_, E, O>) -> Result<Arc<[u8]>, StoreError>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
-        if let Some(once) = form.once {
-            match answered(self.answers().recall(once, step))? {
+        if let Some(idempotency) = form.idempotency {
+            match answered(self.answers().recall(idempotency, step))? {
                 Ok(None) => {}
                 Ok(Some(kept)) => return answer_again(self, kept, step).map(Ok),
                 Err(reused) => return Ok(Err(reused)),
@@ -264,9 +265,9 @@ pub(crate) trait Idempotent: Sized {
         }
         let answer = answered(act(self, step))?;
         let written = (form.write)(&answer);
-        if let Some(once) = form.once.filter(|_| is_final(&answer)) {
+        if let Some(idempotency) = form.idempotency.filter(|_| is_final(&answer)) {
             let kept = keep(&answer, &written);
-            self.answers().remember(once, kept, step);
+            self.answers().remember(idempotency, kept, step);
         }
         Ok(Ok(written))
     }

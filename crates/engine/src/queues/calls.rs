@@ -54,9 +54,9 @@ impl Queues {
         &self,
         queue: &QueueName,
         jobs: Vec<NewJob>,
-        once: Option<IdempotencyKey>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<Vec<PublishedJob>, Problem> {
-        self.publish_from(queue, jobs, once, None).await
+        self.publish_from(queue, jobs, idempotency, None).await
     }
 
     /// The same for a source that makes such calls one after the other: of those that have a key,
@@ -68,7 +68,7 @@ impl Queues {
         &self,
         queue: &QueueName,
         jobs: Vec<NewJob>,
-        once: Option<IdempotencyKey>,
+        idempotency: Option<IdempotencyKey>,
         source: Option<AnswerKey>,
     ) -> Result<Vec<PublishedJob>, Problem> {
         if !(1..=JOBS_PER_CALL_MAX).contains(&jobs.len()) {
@@ -80,7 +80,13 @@ impl Queues {
             checked.push(to_publish(place, &job, self.engine.clock().wall())?);
         }
         self.partition(queue)
-            .ask(|reply| QueueInput::Publish { queue: queue.clone(), jobs: checked, once, source, reply })
+            .ask(|reply| QueueInput::Publish {
+                queue: queue.clone(),
+                jobs: checked,
+                idempotency,
+                source,
+                reply,
+            })
             .await?
     }
 
@@ -89,8 +95,8 @@ impl Queues {
     ///
     /// # Errors
     /// 422 `idempotency_key_reused`.
-    pub async fn recall(&self, once: IdempotencyKey) -> Result<Option<Arc<[u8]>>, Problem> {
-        self.partition_of_answer(once).ask(|reply| QueueInput::Recall(once, reply)).await?
+    pub async fn recall(&self, idempotency: IdempotencyKey) -> Result<Option<Arc<[u8]>>, Problem> {
+        self.partition_of_answer(idempotency).ask(|reply| QueueInput::Recall(idempotency, reply)).await?
     }
 
     /// Keeps what such a request was answered. Not with what it did: a crash in between leaves that
@@ -98,13 +104,15 @@ impl Queues {
     ///
     /// # Errors
     /// 503 only.
-    pub async fn remember(&self, once: IdempotencyKey, answer: Arc<[u8]>) -> Result<(), Problem> {
-        self.partition_of_answer(once).ask(|reply| QueueInput::Remember(once, answer, reply)).await?
+    pub async fn remember(&self, idempotency: IdempotencyKey, answer: Arc<[u8]>) -> Result<(), Problem> {
+        self.partition_of_answer(idempotency)
+            .ask(|reply| QueueInput::Remember(idempotency, answer, reply))
+            .await?
     }
 
-    fn partition_of_answer(&self, once: IdempotencyKey) -> &PartitionHandle<QueueInput> {
+    fn partition_of_answer(&self, idempotency: IdempotencyKey) -> &PartitionHandle<QueueInput> {
         let partitions = self.engine.queue_partitions();
-        &partitions[(once.key.0 % partitions.len() as u128) as usize]
+        &partitions[(idempotency.key.0 % partitions.len() as u128) as usize]
     }
 
     /// Jobs are done; at most [`JOBS_PER_CALL_MAX`].

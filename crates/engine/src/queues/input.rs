@@ -28,7 +28,7 @@ pub enum QueueInput {
         /// Checked.
         jobs: Vec<ToPublish>,
         /// Whether it may be a repeat.
-        once: Option<IdempotencyKey>,
+        idempotency: Option<IdempotencyKey>,
         /// Who makes such calls one after the other, if that is said.
         source: Option<AnswerKey>,
         /// Gets them in order.

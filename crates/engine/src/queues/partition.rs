@@ -262,9 +262,10 @@ impl QueuePartition {
 
     fn apply(&mut self, input: QueueInput, step: &mut QueueStep<'_>) -> Result<(), StoreError> {
         let effect = match input {
-            QueueInput::Publish { queue, jobs, once, source, reply } => {
-                QueueEffect::Published(reply, answered(self.publish(&queue, jobs, (once, source), step))?)
-            }
+            QueueInput::Publish { queue, jobs, idempotency, source, reply } => QueueEffect::Published(
+                reply,
+                answered(self.publish(&queue, jobs, (idempotency, source), step))?,
+            ),
             QueueInput::Consume(call) => return self.consume(call, step),
             QueueInput::Watch { queue, until, signal } => {
                 self.watch(queue, until, signal, step);
@@ -307,11 +308,11 @@ impl QueuePartition {
             QueueInput::DeleteDead(queue, which, reply) => {
                 QueueEffect::DeadDeleted(reply, self.delete_dead(&queue, &which, step)?)
             }
-            QueueInput::Recall(once, reply) => {
-                QueueEffect::Recalled(reply, answered(self.answers.recall(once, step))?)
+            QueueInput::Recall(idempotency, reply) => {
+                QueueEffect::Recalled(reply, answered(self.answers.recall(idempotency, step))?)
             }
-            QueueInput::Remember(once, answer, reply) => {
-                self.answers.remember(once, answer, step);
+            QueueInput::Remember(idempotency, answer, reply) => {
+                self.answers.remember(idempotency, answer, step);
                 QueueEffect::Done(reply, Ok(()))
             }
             QueueInput::Queue(call) => return self.apply_to_queue(call, step),

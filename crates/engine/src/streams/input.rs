@@ -103,7 +103,7 @@ pub struct AppendCall {
     pub taken_by: Option<Arc<OnceLock<Incarnation>>>,
     /// Of a request that may come again: a repeat appends nothing, as long as the stream is the
     /// same one and the messages of the first were not lost.
-    pub once: Option<IdempotencyKey>,
+    pub idempotency: Option<IdempotencyKey>,
     /// What became of each message.
     pub reply: Reply<Answered<Vec<AppendOutcome>>>,
 }
@@ -124,7 +124,7 @@ impl AppendCall {
             is_durable: false,
             is_gathered: false,
             taken_by: None,
-            once: None,
+            idempotency: None,
             reply,
         }
     }

@@ -60,12 +60,12 @@ pub(super) fn once(
     caller: &str,
 ) -> Result<Option<IdempotencyKey>, Problem> {
     let belongs = format!("grpc Rollouts.Create\n{caller}");
-    let once = once_for(&request.idempotency_key, &belongs, || request.encode_to_vec())?;
-    if once.is_some() && !request.id.is_empty() {
+    let idempotency = once_for(&request.idempotency_key, &belongs, || request.encode_to_vec())?;
+    if idempotency.is_some() && !request.id.is_empty() {
         let detail = "id stands beside idempotency_key; either makes the request safe to repeat";
         return Err(Problem::not_allowed("conflicting_fields", detail));
     }
-    Ok(once)
+    Ok(idempotency)
 }
 
 /// A key makes the id of its rollout: one that is taken is that of another request.

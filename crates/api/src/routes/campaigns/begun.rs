@@ -26,11 +26,11 @@ pub(super) async fn create(
     creation: Creation,
 ) -> Result<Answer, Refused> {
     let token = token_of(caller.as_deref());
-    let create = async move |api: ApiState, body: Text, once: Option<IdempotencyKey>| {
+    let create = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let new = shape::new_campaign(&body, api.engine(), None)?;
         let _held = body.into_memory();
         let new = allowed(new, caller.as_deref())?;
-        let TrackedCampaign { campaign, .. } = api.engine().campaigns().create(new, once).await?;
+        let TrackedCampaign { campaign, .. } = api.engine().campaigns().create(new, idempotency).await?;
         Ok(Answer::created(&BegunCampaign { id: campaign.id.clone(), incarnation: campaign.incarnation.0 }))
     };
     let begun = creation.once(&api, create).await?;

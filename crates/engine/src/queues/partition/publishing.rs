@@ -29,7 +29,7 @@ struct NewInCall {
     place: usize,
     job: ToPublish,
     /// Its own idempotency key.
-    once: Option<IdempotencyKey>,
+    idempotency: Option<IdempotencyKey>,
 }
 
 /// Where the answer for a job of a call comes from.
@@ -67,15 +67,15 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         jobs: Vec<ToPublish>,
-        (once, source): (Option<IdempotencyKey>, Option<AnswerKey>),
+        (idempotency, source): (Option<IdempotencyKey>, Option<AnswerKey>),
         step: &mut QueueStep<'_>,
     ) -> Result<Vec<PublishedJob>, Stop> {
-        if let Some(once) = once
-            && let Some(kept) = self.answers.recall(once, step)?
+        if let Some(idempotency) = idempotency
+            && let Some(kept) = self.answers.recall(idempotency, step)?
         {
             return Ok(answers::read(&kept));
         }
-        let call = once.zip(source).map(|(once, source)| SourceCall { source, once });
+        let call = idempotency.zip(source).map(|(idempotency, source)| SourceCall { source, idempotency });
         let newest = call.map(|call| Ok::<_, Stop>((call, self.answers.recall_newest(call, step)?)));
         let newest = newest.transpose()?;
         if let Some((_, NewestCall::This(kept))) = &newest {
@@ -84,9 +84,9 @@ impl QueuePartition {
         let (new, places) = self.known_apart(queue, jobs, step)?;
         let added = self.publish_new(queue, new, step)?;
         let published = places.answers(&added);
-        if let Some(once) = once {
+        if let Some(idempotency) = idempotency {
             let answer: Arc<[u8]> = answers::write(&published).into();
-            self.answers.remember(once, Arc::clone(&answer), step);
+            self.answers.remember(idempotency, Arc::clone(&answer), step);
             if let Some((call, before)) = &newest {
                 self.answers.remember_newest(*call, before, answer, step);
             }
@@ -105,22 +105,23 @@ impl QueuePartition {
         let (mut new, mut places) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
         let mut keys = HashMap::new();
         for (place, job) in jobs.into_iter().enumerate() {
-            let once = job.idempotency_key.as_deref().map(|key| job_once(queue, key));
-            let known = once.and_then(|once| keys.get(&once.key).copied());
+            let idempotency = job.idempotency_key.as_deref().map(|key| job_once(queue, key));
+            let known = idempotency.and_then(|idempotency| keys.get(&idempotency.key).copied());
             if let Some(known) = known {
                 places.push(AnswerPlace::Added(known));
                 continue;
             }
-            let kept = once.map(|once| self.answers.recall(once, step)).transpose()?.flatten();
+            let kept =
+                idempotency.map(|idempotency| self.answers.recall(idempotency, step)).transpose()?.flatten();
             if let Some(kept) = kept.and_then(|kept| answers::read(&kept).first().copied()) {
                 places.push(AnswerPlace::Kept(kept));
                 continue;
             }
-            if let Some(once) = once {
-                keys.insert(once.key, new.len());
+            if let Some(idempotency) = idempotency {
+                keys.insert(idempotency.key, new.len());
             }
             places.push(AnswerPlace::Added(new.len()));
-            new.push(NewInCall { place, job, once });
+            new.push(NewInCall { place, job, idempotency });
         }
         Ok((new, AnswerPlaces(places)))
     }
@@ -140,10 +141,10 @@ impl QueuePartition {
         }
         let key = known.unwrap_or_else(|| self.create(queue, step));
         let mut published = Vec::with_capacity(jobs.len());
-        for (NewInCall { job, once, .. }, (run_at, terms)) in jobs.into_iter().zip(times) {
+        for (NewInCall { job, idempotency, .. }, (run_at, terms)) in jobs.into_iter().zip(times) {
             let answer = self.publish_one(key, job, run_at, terms, step)?;
-            if let Some(once) = once {
-                self.answers.remember(once, answers::write(&[answer]).into(), step);
+            if let Some(idempotency) = idempotency {
+                self.answers.remember(idempotency, answers::write(&[answer]).into(), step);
             }
             published.push(answer);
         }

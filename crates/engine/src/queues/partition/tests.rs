@@ -108,8 +108,13 @@ impl Rig {
     }
 
     fn publish_these(&mut self, jobs: Vec<driving::ToPublish>) {
-        let told =
-            self.ask(|reply| QueueInput::Publish { queue: orders(), jobs, once: None, source: None, reply });
+        let told = self.ask(|reply| QueueInput::Publish {
+            queue: orders(),
+            jobs,
+            idempotency: None,
+            source: None,
+            reply,
+        });
         assert!(matches!(told, QueueEffect::Published(_, Ok(_))), "{told:?}");
     }
 
@@ -202,7 +207,7 @@ fn who_waits_is_served_over_several_steps() {
     receivers.extend(more);
     rig.step(&mut inputs);
     let jobs = jobs(20, MEGABYTE);
-    let make = |reply| QueueInput::Publish { queue: orders(), jobs, once: None, source: None, reply };
+    let make = |reply| QueueInput::Publish { queue: orders(), jobs, idempotency: None, source: None, reply };
     let mut inputs = vec![make(Reply::new().0)];
     let mut served = Vec::new();
     loop {
@@ -312,7 +317,7 @@ fn jobs_of_other_queues_are_not_looked_at_where_a_queue_is_dropped() {
         let job = NewJob { due, ..NewJob::new(Payload::Bytes(vec![7].into())) };
         let jobs = driving::to_publish(&vec![job; 10], NOW).expect("they may be");
         let queue = own.clone();
-        rig.ask(|reply| QueueInput::Publish { queue, jobs, once: None, source: None, reply });
+        rig.ask(|reply| QueueInput::Publish { queue, jobs, idempotency: None, source: None, reply });
     };
     publish(&mut rig, Some(Due::After(Duration::from_secs(60))));
     assert_eq!(drop_ready(&mut rig, own.clone()), (1, 0), "it has none that is ready");

@@ -78,9 +78,9 @@ impl Streams {
         stream: &StreamName,
         messages: Vec<NewMessage>,
         terms: AppendTerms,
-        once: Option<IdempotencyKey>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<Vec<AppendedMessage>, Problem> {
-        let outcomes = self.outcomes_of(stream, messages, terms, (None, once)).await?;
+        let outcomes = self.outcomes_of(stream, messages, terms, (None, idempotency)).await?;
         let is_duplicate = |outcome: &AppendOutcome| matches!(outcome, AppendOutcome::Duplicate(_));
         if outcomes.iter().any(is_duplicate) {
             return self.with_first_messages(stream, outcomes).await;
@@ -95,7 +95,7 @@ impl Streams {
         stream: &StreamName,
         messages: Vec<NewMessage>,
         terms: AppendTerms,
-        (taken_by, once): (Option<Arc<OnceLock<Incarnation>>>, Option<IdempotencyKey>),
+        (taken_by, idempotency): (Option<Arc<OnceLock<Incarnation>>>, Option<IdempotencyKey>),
     ) -> Result<Vec<AppendOutcome>, Problem> {
         check_all(&messages)?;
         self.check_count(stream).await?;
@@ -107,7 +107,8 @@ impl Streams {
         let name = stream.clone();
         let call = |reply| {
             let call = AppendCall::new(name, messages, reply);
-            let call = AppendCall { run, expect_last_id, is_durable, is_gathered, taken_by, once, ..call };
+            let call =
+                AppendCall { run, expect_last_id, is_durable, is_gathered, taken_by, idempotency, ..call };
             StreamsInput::Append(Box::new(call))
         };
         let outcomes = self.partition(stream).ask(call).await??;

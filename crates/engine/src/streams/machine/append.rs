@@ -31,7 +31,7 @@ impl StreamPartition {
             is_durable,
             is_gathered,
             taken_by,
-            once,
+            idempotency,
             reply,
         } = call;
         if let Err(refused) = self.runs.check(run) {
@@ -78,8 +78,8 @@ impl StreamPartition {
         if let Some(loaded) = self.loaded.get_mut(&stream) {
             loaded.used_at = step.now;
             loaded.is_urgent |= is_durable;
-            if let Some(once) = once {
-                loaded.keep_with_save(once, &outcomes);
+            if let Some(idempotency) = idempotency {
+                loaded.keep_with_save(idempotency, &outcomes);
             }
             loaded.waiting.push((reply, outcomes));
         }

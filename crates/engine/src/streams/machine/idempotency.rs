@@ -39,9 +39,9 @@ impl StreamPartition {
         call: AppendCall,
         step: &mut StreamsStep<'_>,
     ) -> Result<Option<AppendCall>, StoreError> {
-        let Some(once) = call.once else { return Ok(Some(call)) };
+        let Some(idempotency) = call.idempotency else { return Ok(Some(call)) };
         let Some(stream) = self.load_stream(&call.stream, step)? else { return Ok(Some(call)) };
-        let written = match self.recall_append(stream, once, step)? {
+        let written = match self.recall_append(stream, idempotency, step)? {
             Ok(written) => written,
             Err(refused) => {
                 step.emit(StreamsEffect::Appended(call.reply, Err(refused)));
@@ -64,15 +64,15 @@ impl StreamPartition {
     fn recall_append(
         &mut self,
         stream: Incarnation,
-        once: IdempotencyKey,
+        idempotency: IdempotencyKey,
         step: &mut StreamsStep<'_>,
     ) -> Result<Answered<Option<Arc<[u8]>>>, StoreError> {
-        let once = of_stream(once, stream);
-        let unkept = self.loaded.get(&stream).and_then(|loaded| loaded.unkept.get(&once.key));
+        let idempotency = of_stream(idempotency, stream);
+        let unkept = self.loaded.get(&stream).and_then(|loaded| loaded.unkept.get(&idempotency.key));
         match unkept {
-            Some(unkept) if unkept.body != once.body => Ok(Err(reused())),
+            Some(unkept) if unkept.body != idempotency.body => Ok(Err(reused())),
             Some(unkept) => Ok(Ok(Some(Arc::clone(&unkept.written)))),
-            None => answered(self.answers.recall(once, step)),
+            None => answered(self.answers.recall(idempotency, step)),
         }
     }
 
@@ -90,8 +90,8 @@ impl StreamPartition {
 
 impl LoadedStream {
     /// Has what an append did kept with the next save.
-    pub(super) fn keep_with_save(&mut self, once: IdempotencyKey, outcomes: &[AppendOutcome]) {
-        let IdempotencyKey { key, body } = of_stream(once, self.incarnation());
+    pub(super) fn keep_with_save(&mut self, idempotency: IdempotencyKey, outcomes: &[AppendOutcome]) {
+        let IdempotencyKey { key, body } = of_stream(idempotency, self.incarnation());
         let written = written(outcomes);
         self.unkept_bytes += ANSWER_BYTES + written.len();
         self.unkept.insert(key, UnkeptAppend { body, written });
@@ -99,8 +99,8 @@ impl LoadedStream {
 }
 
 /// The key for one stream of a name: digests differ in more bits than streams do.
-fn of_stream(once: IdempotencyKey, stream: Incarnation) -> IdempotencyKey {
-    IdempotencyKey { key: AnswerKey(once.key.0 ^ u128::from(stream.0)), body: once.body }
+fn of_stream(idempotency: IdempotencyKey, stream: Incarnation) -> IdempotencyKey {
+    IdempotencyKey { key: AnswerKey(idempotency.key.0 ^ u128::from(stream.0)), body: idempotency.body }
 }
 
 /// The first new id, and a mark for each message: new ones of a call follow each other.

@@ -57,7 +57,7 @@ pub(crate) enum Meant {
         call: CallId,
         queue: QueueName,
         jobs: Vec<NewJob>,
-        once: Option<IdempotencyKey>,
+        idempotency: Option<IdempotencyKey>,
     },
     Consume {
         call: CallId,

@@ -170,8 +170,8 @@ impl Partition {
 
     fn apply(&mut self, input: &Meant, evidence: &mut Evidence) -> Checked<Option<(CallId, Expected)>> {
         Ok(match input {
-            Meant::Publish { call, queue, jobs, once } => {
-                Some((*call, Expected::Published(self.publish(queue, jobs, *once, evidence)?)))
+            Meant::Publish { call, queue, jobs, idempotency } => {
+                Some((*call, Expected::Published(self.publish(queue, jobs, *idempotency, evidence)?)))
             }
             Meant::Consume { call, queue, asked } => {
                 self.consume(*call, queue, asked, evidence)?.map(|leases| (*call, Expected::Leased(leases)))

@@ -133,8 +133,13 @@ fn many_groups_with_many_ready_jobs_fit_into_memory_in_their_order_also_after_a_
     let group = |number: usize| NewJob { group: Some(format!("g{}", number % GROUPS).into()), ..plain() };
     let (mut groups, mut number) = (BTreeMap::new(), 0);
     for jobs in calls_of(&(0..GROUPS * OF_EACH).map(group).collect::<Vec<_>>()) {
-        let told =
-            rig.ask(|reply| QueueInput::Publish { queue: orders(), jobs, once: None, source: None, reply });
+        let told = rig.ask(|reply| QueueInput::Publish {
+            queue: orders(),
+            jobs,
+            idempotency: None,
+            source: None,
+            reply,
+        });
         let QueueEffect::Published(_, Ok(published)) = told else { panic!("{told:?}") };
         for job in published {
             groups.insert(job.id, number % GROUPS);
@@ -219,7 +224,8 @@ fn a_queue_is_not_held_back_by_the_flood_of_another() {
     let (queue, reply) = (quiet.clone(), Reply::new().0);
     let want = Want { max: 10, ttr: HOUR, wait: Duration::ZERO, process: None };
     let (asking, _receiver) = driving::consume(quiet, &want, rig.now, &rig.inbox);
-    let mut inputs = vec![QueueInput::Publish { queue, jobs, once: None, source: None, reply }, asking];
+    let mut inputs =
+        vec![QueueInput::Publish { queue, jobs, idempotency: None, source: None, reply }, asking];
     let (told, more, taken) = rig.step(&mut inputs);
     assert!(more && rig.partition.spent().advanced >= 10_000, "the flood is not over: {told:?}");
     assert_eq!((taken, counts(&told)), (2, vec![1]));
@@ -239,7 +245,7 @@ fn dead_letters_of_many_queues_are_looked_at_in_several_steps_and_what_is_young_
         let publish = QueueInput::Publish {
             queue: name.clone(),
             jobs,
-            once: None,
+            idempotency: None,
             source: None,
             reply: Reply::new().0,
         };

@@ -15,8 +15,8 @@ fn append_once(
     messages: &[NewMessage],
 ) -> Result<Vec<AppendOutcome>, &'static str> {
     let (reply, mut answer) = Reply::new();
-    let once = Some(IdempotencyKey { key: AnswerKey(key), body });
-    let call = AppendCall { once, ..AppendCall::new(name("orders"), messages.to_vec(), reply) };
+    let idempotency = Some(IdempotencyKey { key: AnswerKey(key), body });
+    let call = AppendCall { idempotency, ..AppendCall::new(name("orders"), messages.to_vec(), reply) };
     bench.settle(vec![StreamsInput::Append(Box::new(call))]);
     let answered: Answered<Vec<AppendOutcome>> = answer.try_recv().expect("it is answered");
     answered.map_err(|refused| refused.code)

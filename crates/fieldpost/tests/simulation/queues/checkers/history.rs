@@ -227,8 +227,8 @@ impl History {
     }
 
     fn take_in_jobs(&mut self, publishing: &Publishing, jobs: &[PublishedJob], at: Timestamp) {
-        if let Some(once) = publishing.once {
-            self.repeatable.entry(once.key).or_insert_with(|| (at, once.body, jobs.to_vec()));
+        if let Some(idempotency) = publishing.idempotency {
+            self.repeatable.entry(idempotency.key).or_insert_with(|| (at, idempotency.body, jobs.to_vec()));
         }
         for (new, job) in publishing.jobs.iter().zip(jobs) {
             let known = self.known.entry(job.id).or_default();
@@ -244,9 +244,9 @@ impl History {
 
     /// The same request gets the same answer, and no id is given out twice.
     fn check_published(&self, now: Timestamp, publishing: &Publishing, jobs: &[PublishedJob]) -> Checked {
-        let before = publishing.once.and_then(|once| self.repeatable.get(&once.key));
+        let before = publishing.idempotency.and_then(|idempotency| self.repeatable.get(&idempotency.key));
         if let Some((at, body, answered)) = before
-            && publishing.once.is_some_and(|once| once.body == *body)
+            && publishing.idempotency.is_some_and(|idempotency| idempotency.body == *body)
             && now.0 - at.0 < REPEATED_WITHIN_MS
         {
             return Invariant::ONE_EFFECT_PER_CAUSE.same(
@@ -255,7 +255,7 @@ impl History {
                 answered,
             );
         }
-        if publishing.once.is_some() {
+        if publishing.idempotency.is_some() {
             // An answer that nobody got may have been given before.
             return Ok(());
         }

@@ -16,11 +16,14 @@ impl Partition {
         &mut self,
         name: &QueueName,
         jobs: &[NewJob],
-        once: Option<IdempotencyKey>,
+        idempotency: Option<IdempotencyKey>,
         evidence: &Evidence,
     ) -> Checked<Result<Vec<PublishedJob>, &'static str>> {
-        if let Some((once, kept)) = once.and_then(|once| Some((once, self.still_kept(once)?))) {
-            let answer = if kept.body == once.body { Ok(kept.jobs) } else { Err("idempotency_key_reused") };
+        if let Some((idempotency, kept)) =
+            idempotency.and_then(|idempotency| Some((idempotency, self.still_kept(idempotency)?)))
+        {
+            let answer =
+                if kept.body == idempotency.body { Ok(kept.jobs) } else { Err("idempotency_key_reused") };
             self.counts.answered_again += 1;
             return Ok(answer);
         }
@@ -31,14 +34,14 @@ impl Partition {
         for job in jobs {
             published.push(self.publish_one(name, job, evidence)?);
         }
-        if let Some(IdempotencyKey { key, body }) = once {
+        if let Some(IdempotencyKey { key, body }) = idempotency {
             self.kept.insert(key, ModelAnswer { at: self.now, body, jobs: published.clone() });
         }
         Ok(Ok(published))
     }
 
-    fn still_kept(&self, once: IdempotencyKey) -> Option<ModelAnswer> {
-        self.kept.get(&once.key).filter(|kept| kept.at.0 + ANSWERS_KEPT_MS > self.now.0).cloned()
+    fn still_kept(&self, idempotency: IdempotencyKey) -> Option<ModelAnswer> {
+        self.kept.get(&idempotency.key).filter(|kept| kept.at.0 + ANSWERS_KEPT_MS > self.now.0).cloned()
     }
 
     fn check_new(&mut self, name: &QueueName, jobs: &[NewJob]) -> Result<(), &'static str> {

@@ -23,7 +23,7 @@ use crate::queues::model::job::{CALENDARS, Rule};
 pub(crate) struct Publishing {
     pub(crate) queue: QueueName,
     pub(crate) jobs: Vec<NewJob>,
-    pub(crate) once: Option<IdempotencyKey>,
+    pub(crate) idempotency: Option<IdempotencyKey>,
 }
 
 /// Requests that are kept to be repeated.
@@ -42,7 +42,8 @@ impl World {
                 let job = self.any_job();
                 again.jobs = vec![job];
                 let body = u128::from(self.machine.random.next_u64());
-                again.once = again.once.map(|once| IdempotencyKey { body, ..once });
+                again.idempotency =
+                    again.idempotency.map(|idempotency| IdempotencyKey { body, ..idempotency });
             }
             self.hand_in_jobs(again);
             return;
@@ -59,23 +60,24 @@ impl World {
         let most = self.plan.mix.call_max;
         let count = if self.machine.random.chance(2, 3) { 1 } else { 1 + self.machine.random.below(most) };
         let jobs = (0..count).map(|_| self.any_job()).collect();
-        let once = self.machine.random.chance(1, 4).then(|| IdempotencyKey {
+        let idempotency = self.machine.random.chance(1, 4).then(|| IdempotencyKey {
             key: AnswerKey(u128::from(self.machine.random.next_u64())),
             body: u128::from(self.machine.random.next_u64()),
         });
-        self.hand_in_jobs(Publishing { queue, jobs, once });
+        self.hand_in_jobs(Publishing { queue, jobs, idempotency });
     }
 
     fn hand_in_jobs(&mut self, publishing: Publishing) {
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
         let wall = self.machine.clock.wall();
-        let Publishing { queue, mut jobs, once } = publishing.clone();
+        let Publishing { queue, mut jobs, idempotency } = publishing.clone();
         let made = driving::to_publish(&self.as_given(&jobs), wall);
         let made = made.expect("the workload makes jobs that may be");
         // A calendar begins behind the moment of the call.
         jobs.iter_mut().for_each(|job| begin_calendar(job, wall));
-        let input = QueueInput::Publish { queue: queue.clone(), jobs: made, once, source: None, reply };
-        let meant = Meant::Publish { call, queue: queue.clone(), jobs, once };
+        let input =
+            QueueInput::Publish { queue: queue.clone(), jobs: made, idempotency, source: None, reply };
+        let meant = Meant::Publish { call, queue: queue.clone(), jobs, idempotency };
         let then = Then::Published(Box::new(publishing));
         self.ask(&queue, (input, meant), Waiting::on(receiver, Answer::Published), then);
     }
@@ -202,7 +204,7 @@ impl World {
 
     /// Only with a key: who repeats without one publishes another job.
     pub(super) fn publish_again_later(&mut self, publishing: Publishing) {
-        if publishing.once.is_none() {
+        if publishing.idempotency.is_none() {
             return;
         }
         if self.repeats.len() == REPEATS_MAX {

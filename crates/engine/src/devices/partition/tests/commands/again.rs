@@ -87,13 +87,13 @@ fn a_request_that_comes_again_is_answered_alike_and_keeps_no_second_payload() {
         }
     }
     let mut bench = Bench::new();
-    let once = Some(IdempotencyKey { key: records::AnswerKey(7), body: 9 });
+    let idempotency = Some(IdempotencyKey { key: records::AnswerKey(7), body: 9 });
     let payload: Arc<[u8]> = Arc::from(vec![b'1'; 100_000]);
     let mut kept_bytes = Vec::new();
     let mut send = |bench: &mut Bench| {
         let ttl = Some(Duration::from_secs(60));
         let command = Box::new(NewCommand { payload: Arc::clone(&payload), ttl, ..plain() });
-        let act = Repeatable::SendCommand(device(), command, Form { once, write });
+        let act = Repeatable::SendCommand(device(), command, Form { idempotency, write });
         let (reply, mut answer) = Reply::new();
         let ops = bench.rig.step(vec![DeviceInput::Repeatable { act, reply }]);
         kept_bytes.extend(ops.iter().filter_map(|op| match op {
@@ -128,7 +128,8 @@ fn a_request_that_was_refused_for_now_may_come_again() {
             settings.check_payload = Arc::new(move |_, _| Err(Problem::new(status, "refused", "so it is")));
         }
         bench.rig.partition.settings = Arc::new(settings);
-        let form = Form { once: Some(IdempotencyKey { key: records::AnswerKey(key), body: 9 }), write };
+        let form =
+            Form { idempotency: Some(IdempotencyKey { key: records::AnswerKey(key), body: 9 }), write };
         let act = Repeatable::SendCommand(device(), Box::new(plain()), form);
         bench.rig.ask(|reply| DeviceInput::Repeatable { act, reply }).expect("no other body").to_vec()
     };
