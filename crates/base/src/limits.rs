@@ -95,7 +95,7 @@ pub const COMMAND_PROGRESS_BYTES_MAX: usize = 1_024;
 /// Largest result in a device's answer, in bytes of its compact JSON text.
 pub const COMMAND_RESULT_BYTES_MAX: usize = 64 * 1_024;
 /// Most desired entries of a device.
-pub const WISHES_PER_DEVICE_MAX: usize = 1_000;
+pub const DESIRED_STATES_PER_DEVICE_MAX: usize = 1_000;
 /// Longest that a caller waits for the end of a command.
 pub const COMMAND_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 /// Longest that a device's poll waits for a command.

@@ -101,13 +101,14 @@ impl Unanswered {
 /// What a command takes on the heap.
 fn bytes((command, state): &Tracked) -> usize {
     let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-    let wish = command.cause.wish().map_or(0, |(key, value)| key.len() + value.map_or(0, str::len));
+    let desired =
+        command.cause.desired_state().map_or(0, |(key, value)| key.len() + value.map_or(0, str::len));
     let notify = command.notify.as_deref().map_or(0, |receiver| match receiver {
         OutcomeReceiver::Queue { namespace, queue } => namespace.len() + queue.len(),
         OutcomeReceiver::Url { url, secret } => url.len() + secret.len(),
         OutcomeReceiver::Stream { namespace, stream } => namespace.len() + stream.len(),
     });
-    let texts = text(&command.origin) + text(&command.key) + wish + notify + state.text_bytes();
+    let texts = text(&command.origin) + text(&command.key) + desired + notify + state.text_bytes();
     size_of::<Command>() + command.payload.len() + texts
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Kind, Problem, Timestamp};
-use records::{Command, CommandState, OutcomeReceiver, Wish};
+use records::{Command, CommandState, DesiredState, OutcomeReceiver};
 use tokio::time::timeout;
 
 use crate::devices::input::{CommandInput, DeviceInput, Repeatable};
@@ -181,21 +181,22 @@ impl Commands {
         Ok(given.map(|command| *command))
     }
 
-    /// Wishes that a device had this value (canonical JSON text) under a key, or had no such entry.
-    /// A command brings the device there, in place of a waiting one for the same key.
+    /// Sets the value (canonical JSON text) that a device is to have under a key; `None` if it is
+    /// to have no such entry. A command brings the device there, in place of a waiting one for the
+    /// same key.
     ///
     /// # Errors
     /// 404 for an unknown device; 409 `too_many_entries`.
-    pub async fn wish(
+    pub async fn set_desired(
         &self,
         device: DeviceId,
         key: String,
         value: Option<Box<str>>,
-    ) -> Result<Wish, Problem> {
+    ) -> Result<DesiredState, Problem> {
         check::check_entry_key(&key)?;
         let (partition, key) = (self.engine.partition_of_device(&device), key.into_boxed_str());
-        let wished =
-            partition.ask(|reply| CommandInput::Wish { device: device.clone(), key, value, reply }.into());
+        let wished = partition
+            .ask(|reply| CommandInput::SetDesired { device: device.clone(), key, value, reply }.into());
         Ok(*wished.await??)
     }
 }

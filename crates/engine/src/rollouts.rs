@@ -320,7 +320,7 @@ fn entries(rollout: &Rollout) -> u32 {
 fn entries_of(work: &RolloutWork) -> u32 {
     match work {
         RolloutWork::Command(_) => 1,
-        RolloutWork::Entries(wishes) => u32::try_from(wishes.len()).unwrap_or(u32::MAX),
+        RolloutWork::Entries(entries) => u32::try_from(entries.len()).unwrap_or(u32::MAX),
     }
 }
 

@@ -95,9 +95,9 @@ macro_rules! all_changes {
             /// A command that had ended is kept no longer, or goes on.
             36 DeleteFinishedCommand(finished: FinishedCommand) { deletes FinishedCommand }
             /// What is wished of a device is now this.
-            37 PutWish(wish: Box<Wish>) { puts Wish }
+            37 PutDesiredState(desired_state: Box<DesiredState>) { puts DesiredState }
             /// Nothing is wished, nor known, of an entry any more.
-            38 DeleteWish(slot: DeviceSlot, key: Box<str>) { deletes Wish }
+            38 DeleteDesiredState(slot: DeviceSlot, key: Box<str>) { deletes DesiredState }
             /// A session of a device began.
             39 PutDeviceSession(session: Box<DeviceSession>) { puts DeviceSession }
             /// No session of a device is open in the books.

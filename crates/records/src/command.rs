@@ -64,7 +64,7 @@ pub enum CommandCause {
     /// A call.
     Call,
     /// A desired entry of the device was put or deleted.
-    Wish {
+    DesiredState {
         /// The entry's key.
         key: Box<str>,
         /// What is wished: JSON text; `None` if the entry is to be deleted.
@@ -72,7 +72,7 @@ pub enum CommandCause {
     },
     /// A rollout.
     Rollout(RolloutCause),
-    /// A bulk assignment wishes a desired entry.
+    /// A bulk assignment sets a desired entry.
     RolloutEntry {
         /// The entry's key.
         key: Box<str>,
@@ -88,9 +88,9 @@ pub enum CommandCause {
 impl CommandCause {
     /// The entry that is wished, and what it is to be.
     #[must_use]
-    pub fn wish(&self) -> Option<(&str, Option<&str>)> {
+    pub fn desired_state(&self) -> Option<(&str, Option<&str>)> {
         match self {
-            Self::Wish { key, value } | Self::RolloutEntry { key, value, .. } => {
+            Self::DesiredState { key, value } | Self::RolloutEntry { key, value, .. } => {
                 Some((key, value.as_deref()))
             }
             Self::Call | Self::Rollout(_) | Self::Pick(_) => None,
@@ -102,7 +102,7 @@ impl CommandCause {
     pub fn turn(&self) -> Option<RolloutCause> {
         match self {
             Self::Rollout(turn) | Self::RolloutEntry { turn, .. } => Some(*turn),
-            Self::Call | Self::Wish { .. } | Self::Pick(_) => None,
+            Self::Call | Self::DesiredState { .. } | Self::Pick(_) => None,
         }
     }
 
@@ -111,7 +111,7 @@ impl CommandCause {
     pub fn pick(&self) -> Option<&PickCause> {
         match self {
             Self::Pick(cause) => Some(cause),
-            Self::Call | Self::Wish { .. } | Self::Rollout(_) | Self::RolloutEntry { .. } => None,
+            Self::Call | Self::DesiredState { .. } | Self::Rollout(_) | Self::RolloutEntry { .. } => None,
         }
     }
 }
@@ -390,7 +390,7 @@ impl FinishedCommand {
 
 /// A desired entry of a device: what its application wishes, and what the device has confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct DesiredState {
     /// The device.
     pub slot: DeviceSlot,
     /// The entry's key.
@@ -407,9 +407,9 @@ pub struct Wish {
     pub command: Option<CommandKey>,
 }
 
-weighs!(Wish: |wish| RECORD_BYTES + wish.text_bytes());
+weighs!(DesiredState: |desired_state| RECORD_BYTES + desired_state.text_bytes());
 
-impl Wish {
+impl DesiredState {
     /// Bytes of its values.
     #[must_use]
     pub fn text_bytes(&self) -> usize {

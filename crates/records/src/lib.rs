@@ -42,8 +42,8 @@ pub use by_slot::BySlot;
 pub use campaign::{CampaignPace, CampaignRecord, CampaignState, MissedSlots};
 pub use client::{Client, PreviousSecret};
 pub use command::{
-    Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms,
-    DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickCause, RolloutCause, Wish,
+    Command, CommandCause, CommandKey, CommandPhase, CommandState, CommandStatus, CommandTerms, DesiredState,
+    DeviceSession, FinishedCommand, LateAnswer, OpenCommand, OutcomeReceiver, PickCause, RolloutCause,
 };
 pub use coordination::{Lock, WorkState, WorkerControl};
 pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};

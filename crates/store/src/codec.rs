@@ -20,6 +20,7 @@ mod coordination;
 mod copy;
 mod counts;
 mod delivery;
+mod desired_state;
 mod device;
 mod event;
 mod field;
@@ -41,7 +42,6 @@ mod task;
 mod terms;
 mod timeline;
 mod value;
-mod wish;
 
 pub use batch::{decode_batch, encode_batch};
 pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};

@@ -75,10 +75,10 @@ async fn assign(
     params.end()?;
     let selection = selection.ok_or_else(nobody_meant)?;
     let assign = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
-        let wishes = shape::bulk_entries(&body)?;
-        let entries = wishes.len() as u64;
+        let desired = shape::bulk_entries(&body)?;
+        let entries = desired.len() as u64;
         let request = request_hash(format!("{selection}\n{}", &*body).as_bytes());
-        let mut new = NewRollout::of(RolloutWork::Entries(wishes), request);
+        let mut new = NewRollout::of(RolloutWork::Entries(desired), request);
         (new.selection, new.token) = (Some(selection), token_of(caller.as_deref()));
         let _held = body.into_memory();
         let begun = api.engine().rollouts().create(new, idempotency).await?;

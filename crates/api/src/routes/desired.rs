@@ -48,8 +48,8 @@ async fn list(
 ) -> Result<Answer, Refused> {
     params.end()?;
     let queries = api.queries();
-    let wishes = api.shared.lookups.run(move || queries.wishes(&device)).await?;
-    Ok(Answer::ok(&WishesShape::from(&*wishes)))
+    let desired_states = api.shared.lookups.run(move || queries.desired_states(&device)).await?;
+    Ok(Answer::ok(&WishesShape::from(&*desired_states)))
 }
 
 async fn put_one(
@@ -60,8 +60,8 @@ async fn put_one(
     check_name("key", &key)?;
     let value = shape::desired_value(&body)?;
     let _held = body.into_memory();
-    let wish = api.engine().commands().wish(device, key, value).await?;
-    Ok(Answer::ok(&WishShape::from(&wish)))
+    let desired_state = api.engine().commands().set_desired(device, key, value).await?;
+    Ok(Answer::ok(&WishShape::from(&desired_state)))
 }
 
 async fn delete(
@@ -69,6 +69,6 @@ async fn delete(
     DesiredInPath(device, key): DesiredInPath,
 ) -> Result<Answer, Refused> {
     check_name("key", &key)?;
-    api.engine().commands().wish(device, key, None).await?;
+    api.engine().commands().set_desired(device, key, None).await?;
     Ok(Answer::nothing())
 }

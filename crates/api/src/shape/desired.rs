@@ -1,6 +1,6 @@
 //! Desired entries of a device in answers.
 
-use engine::records::Wish;
+use engine::records::DesiredState;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -29,22 +29,22 @@ pub(crate) struct WishShape<'a> {
     pending: bool,
 }
 
-impl<'a> From<&'a Wish> for WishShape<'a> {
-    fn from(wish: &'a Wish) -> Self {
+impl<'a> From<&'a DesiredState> for WishShape<'a> {
+    fn from(desired_state: &'a DesiredState) -> Self {
         let json = |text: &'a Option<Box<str>>| {
             text.as_deref().and_then(|text| serde_json::from_str::<&RawValue>(text).ok())
         };
         Self {
-            key: &wish.key,
-            desired: json(&wish.desired),
-            confirmed: json(&wish.confirmed),
-            pending: wish.command.is_some(),
+            key: &desired_state.key,
+            desired: json(&desired_state.desired),
+            confirmed: json(&desired_state.confirmed),
+            pending: desired_state.command.is_some(),
         }
     }
 }
 
-impl<'a> From<&'a [Wish]> for WishesShape<'a> {
-    fn from(wishes: &'a [Wish]) -> Self {
-        Self { items: wishes.iter().map(WishShape::from).collect() }
+impl<'a> From<&'a [DesiredState]> for WishesShape<'a> {
+    fn from(desired_states: &'a [DesiredState]) -> Self {
+        Self { items: desired_states.iter().map(WishShape::from).collect() }
     }
 }

@@ -144,28 +144,28 @@ pub(crate) fn bulk_entry_schema() -> Schema {
 
 /// The bulk assignment that lines ask for. A later line with a key replaces an earlier one.
 pub(crate) fn bulk_entries(text: &str) -> Result<Vec<RolloutEntry>, Problem> {
-    let mut wishes: BTreeMap<u64, RolloutEntry> = BTreeMap::new();
+    let mut entries: BTreeMap<u64, RolloutEntry> = BTreeMap::new();
     let mut lines: HashMap<Box<str>, u64> = HashMap::new();
     for (line, number) in text.lines().zip(1_u64..) {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let wish = bulk_entry(line)
+        let entry = bulk_entry(line)
             .map_err(|problem| Problem { detail: format!("line {number}: {}", problem.detail), ..problem })?;
-        if let Some(earlier) = lines.insert(wish.key.clone(), number) {
-            wishes.remove(&earlier);
+        if let Some(earlier) = lines.insert(entry.key.clone(), number) {
+            entries.remove(&earlier);
         }
-        wishes.insert(number, wish);
-        if wishes.len() > ENTRIES_MAX {
+        entries.insert(number, entry);
+        if entries.len() > ENTRIES_MAX {
             let detail = format!("there are more than {ENTRIES_MAX} entries; a device has no more");
             return Err(Problem::not_allowed("too_many_lines", detail));
         }
     }
-    if wishes.is_empty() {
+    if entries.is_empty() {
         let detail = "the body has no entry; each line is one, such as {\"key\":\"pin\",\"value\":1}";
         return Err(Problem::not_allowed("missing_field", detail));
     }
-    Ok(wishes.into_values().collect())
+    Ok(entries.into_values().collect())
 }
 
 fn bulk_entry(line: &str) -> Result<RolloutEntry, Problem> {

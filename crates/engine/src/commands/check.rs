@@ -16,7 +16,7 @@ use crate::name::QueueName;
 use crate::streams::StreamName;
 
 /// What the keys of the commands of desired entries begin with.
-pub(crate) const WISH_KEY_PREFIX: &str = "desired/";
+pub(crate) const DESIRED_KEY_PREFIX: &str = "desired/";
 
 impl NewCommand {
     /// A command with this payload; all else is left to the settings.
@@ -64,9 +64,9 @@ impl NewCommand {
         for (name, text) in [("origin", &self.origin), ("key", &self.key)] {
             text.as_deref().map_or(Ok(()), |text| check_name(name, text))?;
         }
-        if self.key.as_deref().is_some_and(|key| key.starts_with(WISH_KEY_PREFIX)) {
+        if self.key.as_deref().is_some_and(|key| key.starts_with(DESIRED_KEY_PREFIX)) {
             let detail = format!(
-                "key must not begin with {WISH_KEY_PREFIX:?}: such keys are those of desired entries"
+                "key must not begin with {DESIRED_KEY_PREFIX:?}: such keys are those of desired entries"
             );
             return Err(Problem::not_allowed("reserved_name", detail));
         }

@@ -168,7 +168,7 @@ impl MachineContext for DeviceContext {
             }
             E::Command(reply, answer) => reply.send(answer),
             E::Polled(reply, answer) => reply.send(answer),
-            E::Wished(reply, answer) => reply.send(answer),
+            E::DesiredSet(reply, answer) => reply.send(answer),
             E::OutcomesDue(partition, lanes) => {
                 self.outcomes.mark(lanes.into_iter().map(|lane| (partition, lane)));
             }

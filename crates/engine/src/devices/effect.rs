@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, PartitionId};
 use fleet::index::IndexChange;
-use records::{Command, DevicePlace, DeviceSlot, OutcomeReceiver, Wish};
+use records::{Command, DesiredState, DevicePlace, DeviceSlot, OutcomeReceiver};
 
 use super::input::Imported;
 use super::intake::SlicePart;
@@ -84,7 +84,7 @@ pub enum DeviceEffect {
     /// A poll is answered.
     Polled(Reply<Answered<Option<Box<PublishedCommand>>>>, Answered<Option<Box<PublishedCommand>>>),
     /// An entry is wished to be this.
-    Wished(Reply<Answered<Box<Wish>>>, Answered<Box<Wish>>),
+    DesiredSet(Reply<Answered<Box<DesiredState>>>, Answered<Box<DesiredState>>),
     /// Lanes of outcomes have due work.
     OutcomesDue(PartitionId, Vec<OutcomeLane>),
     /// Outcomes may be told.

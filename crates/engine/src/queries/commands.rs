@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Problem, Timestamp};
 use records::{
-    Command, CommandKey, CommandState, CommandStatus, Event, EventKey, TimelineEntry, TimelineEntryKey, Wish,
+    Command, CommandKey, CommandState, CommandStatus, DesiredState, Event, EventKey, TimelineEntry,
+    TimelineEntryKey,
 };
 use store::{FeedFilter, Page};
 
@@ -103,9 +104,9 @@ impl Queries {
     ///
     /// # Errors
     /// 404 for an unknown device; see [`Queries::device`].
-    pub fn wishes(&self, device: &DeviceId) -> Result<Vec<Wish>, Problem> {
+    pub fn desired_states(&self, device: &DeviceId) -> Result<Vec<DesiredState>, Problem> {
         let (view, profile) = self.known_device(device)?;
-        view.wishes(profile.slot).map_err(unreadable)
+        view.desired_states(profile.slot).map_err(unreadable)
     }
 
     /// Everything about one device, by time.

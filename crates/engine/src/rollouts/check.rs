@@ -31,7 +31,7 @@ impl NewRollout {
         };
         let entries = match &self.work {
             RolloutWork::Command(_) => 1,
-            RolloutWork::Entries(wishes) => wishes.len() as u64,
+            RolloutWork::Entries(entries) => entries.len() as u64,
         };
         if devices.saturating_mul(entries) <= MEMBERS_MAX {
             return Ok(());
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn more_members_than_may_be_are_refused_where_they_are_known() {
-        let wish = |number: usize| RolloutEntry { key: number.to_string().into(), value: None };
-        let of_a_thousand = || RolloutWork::Entries((0..1_000).map(wish).collect());
+        let entry = |number: usize| RolloutEntry { key: number.to_string().into(), value: None };
+        let of_a_thousand = || RolloutWork::Entries((0..1_000).map(entry).collect());
         let to_all = || NewRollout { work: of_a_thousand(), ..of_all() };
         let one_site = fleet::Selection::parse("site=1").ok();
         let two = || Some(["a", "b"].iter().filter_map(|id| DeviceId::new(id)).collect());

@@ -169,9 +169,9 @@ impl EngineContext {
 fn payload_bytes(order: &RolloutOrder) -> usize {
     match &order.rollout.work {
         RolloutWork::Command(command) => command.payload.len(),
-        RolloutWork::Entries(wishes) => {
-            let wish = wishes.get(order.place.entry as usize);
-            wish.and_then(|wish| wish.value.as_ref()).map_or(0, |value| value.len())
+        RolloutWork::Entries(entries) => {
+            let entry = entries.get(order.place.entry as usize);
+            entry.and_then(|entry| entry.value.as_ref()).map_or(0, |value| value.len())
         }
     }
 }

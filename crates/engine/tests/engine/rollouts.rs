@@ -450,8 +450,9 @@ async fn batches_that_are_lost_give_nobody_a_command_twice() {
 #[tokio::test]
 async fn entries_are_wished_of_devices_that_are_away_too() {
     let fleet = Fleet::of(5, 2).await;
-    let wish = |key: &str, value: Option<&str>| RolloutEntry { key: key.into(), value: value.map(Box::from) };
-    let work = RolloutWork::Entries(vec![wish("pin", Some("1")), wish("old", None)]);
+    let entry =
+        |key: &str, value: Option<&str>| RolloutEntry { key: key.into(), value: value.map(Box::from) };
+    let work = RolloutWork::Entries(vec![entry("pin", Some("1")), entry("old", None)]);
     let rollout = fleet.begin(|new| new.work = work).await;
     until(|| fleet.count(&rollout, MemberStatus::Waiting) == 0).await;
     assert_eq!(fleet.rollout(&rollout).state.counts.total(), 10, "entries times devices");
@@ -460,10 +461,19 @@ async fn entries_are_wished_of_devices_that_are_away_too() {
         fleet.answer_all(&mut answered, true).await;
         tokio::task::yield_now().await;
     }
-    let wishes = fleet.engine.queries().wishes(&id(0)).expect("readable");
-    assert!(wishes.iter().any(|wish| &*wish.key == "pin" && wish.confirmed.as_deref() == Some("1")));
-    let wishes = fleet.engine.queries().wishes(&id(4)).expect("readable");
-    assert!(wishes.iter().any(|wish| &*wish.key == "pin" && wish.desired.as_deref() == Some("1")));
+    let desired_states = fleet.engine.queries().desired_states(&id(0)).expect("readable");
+    assert!(
+        desired_states
+            .iter()
+            .any(|desired_state| &*desired_state.key == "pin"
+                && desired_state.confirmed.as_deref() == Some("1"))
+    );
+    let desired_states = fleet.engine.queries().desired_states(&id(4)).expect("readable");
+    assert!(
+        desired_states.iter().any(
+            |desired_state| &*desired_state.key == "pin" && desired_state.desired.as_deref() == Some("1")
+        )
+    );
     fleet.engine.rollouts().call(&rollout, RolloutCall::Cancel).await.expect("cancelled");
     until(|| fleet.count(&rollout, MemberStatus::Cancelled) == 6).await;
 }

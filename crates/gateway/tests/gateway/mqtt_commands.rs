@@ -471,13 +471,14 @@ async fn devices_with_a_form_of_their_own_are_spoken_to_in_it() {
 #[tokio::test]
 async fn an_entry_changed_at_the_device_is_taken() {
     let rig = Rig::start().await;
-    let wish = rig.engine.commands().wish(id("0xA"), "door".into(), Some("\"open\"".into())).await;
-    assert!(wish.expect("a device").command.is_some());
+    let desired_state =
+        rig.engine.commands().set_desired(id("0xA"), "door".into(), Some("\"open\"".into())).await;
+    assert!(desired_state.expect("a device").command.is_some());
     let mut device = RawClient::connect(rig.mqtt, named(V5, "0xA")).await;
     device.send(&publish(V5, 3, "dev/lock/0xA/confirmed", r#"{"key":"door","value":"shut"}"#)).await;
     device.expect(&puback(3)).await;
-    let wishes = rig.engine.queries().wishes(&id("0xA")).expect("a device");
-    assert_eq!(wishes.len(), 1);
-    assert_eq!(wishes[0].confirmed.as_deref(), Some("\"shut\""));
-    assert_eq!(wishes[0].desired, None, "what is newer clears the wish");
+    let desired_states = rig.engine.queries().desired_states(&id("0xA")).expect("a device");
+    assert_eq!(desired_states.len(), 1);
+    assert_eq!(desired_states[0].confirmed.as_deref(), Some("\"shut\""));
+    assert_eq!(desired_states[0].desired, None, "what is newer clears the wish");
 }

@@ -57,7 +57,7 @@ choices! {
 
 variants! {
     CommandCause, "what made a command":
-        Call {} = 0, Wish { key: key, value: value } = 1, Rollout { 0: turn } = 2,
+        Call {} = 0, DesiredState { key: key, value: value } = 1, Rollout { 0: turn } = 2,
         RolloutEntry { key: key, value: value, turn: turn } = 3, Pick { 0: turn } = 4;
     OutcomeReceiver, "who is told of an outcome":
         Queue { namespace: namespace, queue: queue } = 0, Url { url: url, secret: secret } = 1,

@@ -400,7 +400,7 @@ pub(crate) fn command_key(device: DeviceSlot, hash: u64) -> Key {
 }
 
 /// A desired entry of a device.
-pub(crate) fn wish(device: DeviceSlot, of: &str) -> Key {
+pub(crate) fn desired_state(device: DeviceSlot, of: &str) -> Key {
     let mut key = slot(device);
     key.extend_from_slice(of.as_bytes());
     key

@@ -2,9 +2,8 @@
 
 use base::Timestamp;
 use records::{
-    Command, CommandKey, CommandPhase, CommandState, CommandStatus, DeviceSession, DeviceSlot,
+    Command, CommandKey, CommandPhase, CommandState, CommandStatus, DesiredState, DeviceSession, DeviceSlot,
     FinishedCommand, Happening, KeptFrom, Op, OpenCommand, PartitionHead, TimelineEntry, TimelineEntryKey,
-    Wish,
 };
 
 use super::basics::{all, command, device, id};
@@ -174,8 +173,8 @@ fn assert_stands(view: &dyn View, command: &Command, state: &CommandState, conte
     assert!(view.finished_commands(Timestamp(29), 9).expect("reads").is_empty(), "{context}");
 }
 
-fn wish(slot: DeviceSlot, key: &str, desired: &str) -> Wish {
-    Wish {
+fn desired_state(slot: DeviceSlot, key: &str, desired: &str) -> DesiredState {
+    DesiredState {
         slot,
         key: key.into(),
         desired: Some(desired.into()),
@@ -194,32 +193,37 @@ fn session(slot: DeviceSlot, number: u64) -> DeviceSession {
 pub fn desired_entries_and_sessions_belong_to_their_device(make: Make<'_>) {
     let (mut subject, mut head) = (make(), PartitionHead::default());
     devices(&mut *subject, &mut head);
-    let put_wish = |slot, key, desired| Op::PutWish(Box::new(wish(slot, key, desired)));
+    let put_desired_state =
+        |slot, key, desired| Op::PutDesiredState(Box::new(desired_state(slot, key, desired)));
     let put_session = |slot, number| Op::PutDeviceSession(Box::new(session(slot, number)));
     let ops = vec![
-        put_wish(SLOT, "pin", "1"),
-        put_wish(SLOT, "pi", "2"),
-        put_wish(SLOT, "gone", "3"),
-        put_wish(OTHER, "pin", "4"),
+        put_desired_state(SLOT, "pin", "1"),
+        put_desired_state(SLOT, "pi", "2"),
+        put_desired_state(SLOT, "gone", "3"),
+        put_desired_state(OTHER, "pin", "4"),
         put_session(SLOT, 1),
         put_session(OTHER, 2),
     ];
     put(&mut *subject, next(&mut head, ops));
     subject.churn(1);
     let ops = vec![
-        put_wish(SLOT, "pin", "5"),
-        Op::DeleteWish(SLOT, "gone".into()),
+        put_desired_state(SLOT, "pin", "5"),
+        Op::DeleteDesiredState(SLOT, "gone".into()),
         put_session(SLOT, 3),
         Op::DeleteDeviceSession(OTHER),
     ];
     put(&mut *subject, next(&mut head, ops));
     throughout(&mut *subject, |subject, context| {
         let view = view(subject);
-        let expect = [wish(SLOT, "pi", "2"), wish(SLOT, "pin", "5")];
-        assert_eq!(view.wishes(SLOT).expect("reads"), expect, "{context}");
-        assert_eq!(view.wish(SLOT, "pi").expect("reads").as_ref(), expect.first(), "{context}");
-        assert_eq!(view.wish(SLOT, "gone").expect("reads"), None, "{context}");
-        assert_eq!(view.wishes(OTHER).expect("reads"), [wish(OTHER, "pin", "4")], "{context}");
+        let expect = [desired_state(SLOT, "pi", "2"), desired_state(SLOT, "pin", "5")];
+        assert_eq!(view.desired_states(SLOT).expect("reads"), expect, "{context}");
+        assert_eq!(view.desired_state(SLOT, "pi").expect("reads").as_ref(), expect.first(), "{context}");
+        assert_eq!(view.desired_state(SLOT, "gone").expect("reads"), None, "{context}");
+        assert_eq!(
+            view.desired_states(OTHER).expect("reads"),
+            [desired_state(OTHER, "pin", "4")],
+            "{context}"
+        );
         assert_eq!(view.device_session(SLOT).expect("reads"), Some(session(SLOT, 3)), "{context}");
         assert_eq!(view.device_session(OTHER).expect("reads"), None, "{context}");
     });
@@ -266,8 +270,10 @@ pub(super) fn everything_of(slot: u32) -> Vec<Op> {
         given(&prior(slot, number, (n % 3) as i8), state)
     });
     let entries = (0..300).map(|n| Op::PutTimelineEntry(Box::new(entry(slot, i64::from(n), n))));
-    let rest =
-        [Op::PutWish(Box::new(wish(slot, "pin", "1"))), Op::PutDeviceSession(Box::new(session(slot, 1)))];
+    let rest = [
+        Op::PutDesiredState(Box::new(desired_state(slot, "pin", "1"))),
+        Op::PutDeviceSession(Box::new(session(slot, 1))),
+    ];
     commands.chain(entries).chain(rest).collect()
 }
 
@@ -288,7 +294,7 @@ pub(super) fn shown_of(view: &dyn View, slot: u32) -> [usize; 9] {
         finished.iter().filter(|finished| finished.slot == slot).count(),
         slots.into_iter().filter(|slots| slots.as_ref().expect("reads").contains(&slot)).count(),
         view.commands_with_key(slot, hash).expect("reads").len(),
-        view.wishes(slot).expect("reads").len()
+        view.desired_states(slot).expect("reads").len()
             + usize::from(view.device_session(slot).expect("reads").is_some()),
         view.timeline(slot, Page { limit: usize::MAX, ..all() }).expect("reads").len(),
     ]

@@ -8,8 +8,8 @@ use std::ops::Bound;
 
 use base::Timestamp;
 use records::{
-    Command, CommandKey, CommandPhase, CommandState, DeviceSession, DeviceSlot, FinishedCommand, OpenCommand,
-    TimelineEntry, TimelineEntryKey, Wish,
+    Command, CommandKey, CommandPhase, CommandState, DesiredState, DeviceSession, DeviceSlot,
+    FinishedCommand, OpenCommand, TimelineEntry, TimelineEntryKey,
 };
 
 use super::feeds::{Deleted, Feed};
@@ -192,12 +192,12 @@ impl dyn View + '_ {
     }
 
     /// A desired entry of a device.
-    pub fn wish(&self, slot: DeviceSlot, of: &str) -> Result<Option<Wish>, StoreError> {
-        if self.is_deleted(slot)? { Ok(None) } else { self.record(&key::wish(slot, of)) }
+    pub fn desired_state(&self, slot: DeviceSlot, of: &str) -> Result<Option<DesiredState>, StoreError> {
+        if self.is_deleted(slot)? { Ok(None) } else { self.record(&key::desired_state(slot, of)) }
     }
 
     /// A device's desired entries, in order of key.
-    pub fn wishes(&self, slot: DeviceSlot) -> Result<Vec<Wish>, StoreError> {
+    pub fn desired_states(&self, slot: DeviceSlot) -> Result<Vec<DesiredState>, StoreError> {
         if self.is_deleted(slot)? {
             return Ok(Vec::new());
         }

@@ -1,7 +1,7 @@
 //! What goes into a device partition about commands, and about who is there to take them.
 
 use base::{DeviceId, EntityId};
-use records::{Reservation, Wish};
+use records::{DesiredState, Reservation};
 
 use super::DeviceInput;
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand};
@@ -65,8 +65,8 @@ pub enum CommandInput {
         /// The poll.
         number: u64,
     },
-    /// Wish an entry of a device to be this.
-    Wish {
+    /// Have an entry of a device be brought to this value.
+    SetDesired {
         /// The device.
         device: DeviceId,
         /// The entry's key; checked.
@@ -74,7 +74,7 @@ pub enum CommandInput {
         /// JSON text; `None` deletes the entry.
         value: Option<Box<str>>,
         /// Gets the entry.
-        reply: Reply<Answered<Box<Wish>>>,
+        reply: Reply<Answered<Box<DesiredState>>>,
     },
     /// Lease outcomes of commands that are due.
     LeaseOutcomes {

@@ -27,16 +27,16 @@ use crate::kernel::reply::{Answered, Reply, Stop, answered};
 use crate::refusals::unknown_device;
 
 mod by_hand;
+mod desired_states;
 mod polling;
 mod presence;
 mod sent_once;
 mod stored;
-mod wishes;
 
+pub(super) use desired_states::PendingDesiredStates;
 pub(super) use polling::Pollers;
 pub(super) use stored::PendingCommands;
 use stored::StoredCommands;
-pub(super) use wishes::PendingWishes;
 
 /// What distinguishes the ids of commands from those of events and deliveries.
 const CAUSE_COMMAND: u64 = 3;
@@ -52,7 +52,7 @@ pub(super) const COMMANDS_AT_A_TIME: usize = 64;
 pub(super) struct DeviceCommands {
     lanes: CommandLanes,
     pub(super) pending: PendingCommands,
-    pub(super) wishes: PendingWishes,
+    pub(super) desired_states: PendingDesiredStates,
     pub(super) sessions: Sessions,
     /// Devices whose lanes are open because of wildcards alone.
     wide_open: HashSet<DeviceSlot>,
@@ -110,7 +110,7 @@ impl DeviceCommands {
         Ok(Self {
             lanes,
             pending,
-            wishes: PendingWishes::default(),
+            desired_states: PendingDesiredStates::default(),
             sessions: Sessions::default(),
             wide_open: HashSet::default(),
             pending_sessions: PendingWrites::default(),
@@ -128,7 +128,7 @@ impl DeviceCommands {
     /// All batches up to this one are durable.
     pub(super) fn settle(&mut self, seq: u64) {
         self.pending.settle(seq);
-        self.wishes.settle(seq);
+        self.desired_states.settle(seq);
         self.pending_sessions.settle(seq);
     }
 
@@ -184,9 +184,9 @@ impl DevicePartition {
             CommandInput::Await { id, reply } => return self.await_command(id, reply, step),
             CommandInput::Poll { device, number, reply } => return self.poll(&device, number, reply, step),
             CommandInput::StopPolling { device, number } => return self.stop_polling(&device, number, step),
-            CommandInput::Wish { device, key, value, reply } => DeviceEffect::Wished(
+            CommandInput::SetDesired { device, key, value, reply } => DeviceEffect::DesiredSet(
                 reply,
-                answered(self.wish(&device, &key, value, None, step).map(Box::new))?,
+                answered(self.set_desired(&device, &key, value, None, step).map(Box::new))?,
             ),
             CommandInput::LeaseOutcomes { lane, max, reply } => {
                 DeviceEffect::OutcomesLeased(reply, self.lease_outcomes(lane, max, step)?)
@@ -396,7 +396,7 @@ impl DevicePartition {
             match one.how {
                 How::Scheduled => {
                     self.note_command(&one, CommandStatus::Scheduled, step);
-                    self.wish_scheduled(&one, step)?;
+                    self.desired_state_scheduled(&one, step)?;
                 }
                 How::Ready => {
                     // A device that is reached by a wildcard alone has no lane while it has no
@@ -411,7 +411,7 @@ impl DevicePartition {
                 How::Progressed => self.count_command(&one, CommandStatus::Running, step),
                 How::Ended => {
                     self.note_command(&one, one.state.status, step);
-                    self.wish_ended(&one, step)?;
+                    self.desired_state_ended(&one, step)?;
                     self.queue_end(&one, step);
                     self.close_if_wide(one.command.slot, step)?;
                     self.command_ended(one, step);

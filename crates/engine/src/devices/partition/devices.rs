@@ -28,7 +28,7 @@ pub(super) struct ResidentDevice {
     /// Whether its profile has an address: only then the profile is read to tell a client of it.
     pub(super) has_address: bool,
     /// How many desired entries it has, once somebody had to know.
-    pub(super) wishes: Option<u16>,
+    pub(super) desired_states: Option<u16>,
 }
 
 /// All devices of a partition.
@@ -54,7 +54,7 @@ impl Devices {
             report_ids: None,
             kind: self.kind_index(&profile.kind),
             has_address: profile.address.is_some(),
-            wishes: None,
+            desired_states: None,
         };
         self.by_slot.put(profile.slot, device);
         self.set_pace(profile.slot, profile.pace);

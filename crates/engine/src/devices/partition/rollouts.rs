@@ -88,11 +88,11 @@ impl DevicePartition {
                 let sent = self.send_as(device, new, CommandCause::Rollout(turn), step);
                 answered(sent.map(|tracked| Some(tracked.command)))?
             }
-            RolloutWork::Entries(wishes) => {
-                let Some(wish) = wishes.get(turn.entry as usize) else { return Ok(OrderOutcome::Nobody) };
-                let wished = self.wish(device, &wish.key, wish.value.clone(), Some(turn), step);
-                match answered(wished)? {
-                    Ok(wish) => match wish.command {
+            RolloutWork::Entries(entries) => {
+                let Some(entry) = entries.get(turn.entry as usize) else { return Ok(OrderOutcome::Nobody) };
+                let set = self.set_desired(device, &entry.key, entry.value.clone(), Some(turn), step);
+                match answered(set)? {
+                    Ok(desired_state) => match desired_state.command {
                         Some(key) => Ok(self.stored_command(key, step)?),
                         None => Ok(None),
                     },
@@ -102,7 +102,7 @@ impl DevicePartition {
         };
         match given {
             Ok(Some(command)) => self.stands(&command, step),
-            // Such a device takes no such wish: it has too many.
+            // Such a device takes no such entry: it has too many.
             Ok(None) | Err(_) => Ok(OrderOutcome::Nobody),
         }
     }

@@ -8,12 +8,12 @@ use super::*;
 async fn rollouts_are_found_among_large_bulk_assignments_in_several_searches() {
     let fleet = Fleet::of(1, 1).await;
     let value: Box<str> = format!("\"{}\"", "x".repeat(1 << 20)).into();
-    let wishes = || (0..4).map(|n| RolloutEntry { key: n.to_string().into(), value: Some(value.clone()) });
+    let entries = || (0..4).map(|n| RolloutEntry { key: n.to_string().into(), value: Some(value.clone()) });
     for n in 0..9 {
         let work = if n % 8 == 0 {
             RolloutWork::Command(Box::new(command()))
         } else {
-            RolloutWork::Entries(wishes().collect())
+            RolloutWork::Entries(entries().collect())
         };
         let new = NewRollout { devices: Some(vec![id(99)]), ..NewRollout::of(work, n) };
         fleet.engine.rollouts().put(&format!("r-{n}"), new).await.expect("begun");

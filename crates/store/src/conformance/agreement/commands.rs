@@ -47,9 +47,13 @@ fn of_device(view: &dyn View, model: &dyn View, slot: DeviceSlot, random: &mut R
         let hash = OpenCommand::key_hash(key);
         let with_key = |view: &dyn View| read(view.commands_with_key(slot, hash));
         assert_eq!(with_key(view), with_key(model), "{context} {key}");
-        assert_eq!(read(view.wish(slot, key)), read(model.wish(slot, key)), "{context} {key}");
+        assert_eq!(
+            read(view.desired_state(slot, key)),
+            read(model.desired_state(slot, key)),
+            "{context} {key}"
+        );
     }
-    assert_eq!(read(view.wishes(slot)), read(model.wishes(slot)), "{context}");
+    assert_eq!(read(view.desired_states(slot)), read(model.desired_states(slot)), "{context}");
     assert_eq!(read(view.device_session(slot)), read(model.device_session(slot)), "{context}");
 }
 

@@ -5,8 +5,9 @@
 use base::{ClientId, EntityId, Incarnation};
 use records::{
     Attempt, AttemptDetail, CampaignSlot, Command, CommandCause, CommandKey, CommandState, CommandStatus,
-    CommandTerms, DeliveryKey, DeliveryStatus, DeviceSession, DeviceSlot, DisconnectReason, FinishedCommand,
-    Happening, LateAnswer, Op, OpenCommand, OutcomeReceiver, PickCause, RolloutCause, TimelineEntry, Wish,
+    CommandTerms, DeliveryKey, DeliveryStatus, DesiredState, DeviceSession, DeviceSlot, DisconnectReason,
+    FinishedCommand, Happening, LateAnswer, Op, OpenCommand, OutcomeReceiver, PickCause, RolloutCause,
+    TimelineEntry,
 };
 
 use super::{Known, Traffic};
@@ -15,7 +16,7 @@ use super::{Known, Traffic};
 #[derive(Clone, Debug, Default)]
 pub(super) struct OfCommands {
     commands: Vec<(Command, CommandState)>,
-    wishes: Vec<(DeviceSlot, Box<str>)>,
+    desired_states: Vec<(DeviceSlot, Box<str>)>,
 }
 
 /// Keys of commands and of desired entries are few, so that they are used again.
@@ -38,8 +39,8 @@ impl Traffic {
             0..=1 => self.give_command(ops),
             2..=3 => self.move_command(ops),
             4 => self.forget_command(ops),
-            5 => self.put_wish(ops),
-            6 => self.delete_wish(ops),
+            5 => self.put_desired_state(ops),
+            6 => self.delete_desired_state(ops),
             7 => self.session(ops),
             _ => self.happen(ops),
         }
@@ -48,7 +49,7 @@ impl Traffic {
     /// The commands of a device go with it.
     pub(super) fn forget_commands_of(&mut self, slot: DeviceSlot) {
         self.of_commands.commands.retain(|(command, _)| command.slot != slot);
-        self.of_commands.wishes.retain(|(other, _)| *other != slot);
+        self.of_commands.desired_states.retain(|(other, _)| *other != slot);
     }
 
     fn give_command(&mut self, ops: &mut Vec<Op>) {
@@ -75,7 +76,7 @@ impl Traffic {
             0 => CommandCause::Call,
             1 => {
                 let key = KEYS[self.below(4) as usize].into();
-                CommandCause::Wish { key, value: self.maybe(|_| "true".into()) }
+                CommandCause::DesiredState { key, value: self.maybe(|_| "true".into()) }
             }
             2 => {
                 CommandCause::Rollout(RolloutCause { rollout: Incarnation(self.below(5)), entry: 0, turn: 1 })
@@ -171,14 +172,14 @@ impl Traffic {
         }
     }
 
-    fn put_wish(&mut self, ops: &mut Vec<Op>) {
+    fn put_desired_state(&mut self, ops: &mut Vec<Op>) {
         let Some(device) = self.pick(&self.devices.clone()) else { return };
         let key: Box<str> = KEYS[self.below(4) as usize].into();
         let place = (device.slot, key.clone());
-        if !self.of_commands.wishes.contains(&place) {
-            self.of_commands.wishes.push(place);
+        if !self.of_commands.desired_states.contains(&place) {
+            self.of_commands.desired_states.push(place);
         }
-        ops.push(Op::PutWish(Box::new(Wish {
+        ops.push(Op::PutDesiredState(Box::new(DesiredState {
             slot: device.slot,
             key,
             desired: self.maybe(|_| "true".into()),
@@ -189,10 +190,10 @@ impl Traffic {
         })));
     }
 
-    fn delete_wish(&mut self, ops: &mut Vec<Op>) {
-        if let Some((slot, key)) = self.pick(&self.of_commands.wishes.clone()) {
-            self.of_commands.wishes.retain(|(other, of)| (*other, of) != (slot, &key));
-            ops.push(Op::DeleteWish(slot, key));
+    fn delete_desired_state(&mut self, ops: &mut Vec<Op>) {
+        if let Some((slot, key)) = self.pick(&self.of_commands.desired_states.clone()) {
+            self.of_commands.desired_states.retain(|(other, of)| (*other, of) != (slot, &key));
+            ops.push(Op::DeleteDesiredState(slot, key));
         }
     }
 

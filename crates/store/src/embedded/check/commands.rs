@@ -4,8 +4,8 @@
 //! waits to be forgotten.
 
 use records::{
-    Command, CommandKey, CommandState, DeviceSession, DeviceSlot, FinishedCommand, OpenCommand,
-    TimelineEntry, Wish,
+    Command, CommandKey, CommandState, DesiredState, DeviceSession, DeviceSlot, FinishedCommand, OpenCommand,
+    TimelineEntry,
 };
 
 use super::rows::{CheckedPartition, RowCheck, Wrong};
@@ -44,7 +44,9 @@ impl RowCheck<'_, '_> {
 
     /// Desired entries, sessions and timelines.
     pub(super) fn beside_commands(&mut self, within: &CheckedPartition) {
-        self.indexed(within.partition, |check, wish: &Wish| check.is_of_device(within, wish.slot));
+        self.indexed(within.partition, |check, desired_state: &DesiredState| {
+            check.is_of_device(within, desired_state.slot)
+        });
         self.indexed(within.partition, |check, session: &DeviceSession| {
             check.is_of_device(within, session.slot)
         });

@@ -2,8 +2,8 @@
 //! between two checkpoints as little as can be, and nothing of what is gone.
 
 use records::{
-    Command, CommandKey, CommandState, CommandStatus, DeviceSession, DeviceSlot, FinishedCommand, Happening,
-    KeptFrom, Op, OpenCommand, PartitionHead, TimelineEntry, Wish,
+    Command, CommandKey, CommandState, CommandStatus, DesiredState, DeviceSession, DeviceSlot,
+    FinishedCommand, Happening, KeptFrom, Op, OpenCommand, PartitionHead, TimelineEntry,
 };
 
 use super::*;
@@ -147,7 +147,7 @@ fn a_device_that_is_gone_leaves_no_row() {
         let mut ops = vec![Op::PutCommand(Box::new(waiting.clone()))];
         ops.extend(moved(&waiting, None, &CommandState::WAITING));
         let slot = DeviceSlot(slot);
-        let wish = |key: u32| Wish {
+        let desired_state = |key: u32| DesiredState {
             slot,
             key: key.to_string().into(),
             desired: None,
@@ -156,7 +156,7 @@ fn a_device_that_is_gone_leaves_no_row() {
             confirmed_at: None,
             command: None,
         };
-        ops.extend((0..1_500).map(|key| Op::PutWish(Box::new(wish(key)))));
+        ops.extend((0..1_500).map(|key| Op::PutDesiredState(Box::new(desired_state(key)))));
         ops.extend((0..1_500).map(|number| entry(slot.0, START, number)));
         let session = DeviceSession { slot, number: 1, since: Timestamp(START), address: None };
         ops.push(Op::PutDeviceSession(Box::new(session)));

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Problem, Timestamp};
-use records::{CommandStatus, DisconnectReason, Happening, Op, OutcomeReceiver, Wish};
+use records::{CommandStatus, DesiredState, DisconnectReason, Happening, Op, OutcomeReceiver};
 use store::Page;
 
 use super::rig::Rig;
@@ -116,21 +116,23 @@ impl Bench {
         self.rig.ask(|reply| CommandInput::Cancel { id, reply }.into())
     }
 
-    fn wish(&mut self, value: Option<&str>) -> Wish {
+    fn desired_state(&mut self, value: Option<&str>) -> DesiredState {
         let (key, value) = ("card-1".into(), value.map(Box::from));
         *self
             .rig
-            .ask(|reply| CommandInput::Wish { device: device(), key, value, reply }.into())
+            .ask(|reply| CommandInput::SetDesired { device: device(), key, value, reply }.into())
             .expect("taken")
     }
 
-    fn wishes(&self) -> Vec<(Option<String>, Option<String>, bool)> {
+    fn desired_states(&self) -> Vec<(Option<String>, Option<String>, bool)> {
         let slot = self.rig.view().device(&device()).expect("readable").expect("there").slot;
         let text = |text: Option<Box<str>>| text.map(String::from);
-        let wishes = self.rig.view().wishes(slot).expect("readable");
-        wishes
+        let desired_states = self.rig.view().desired_states(slot).expect("readable");
+        desired_states
             .into_iter()
-            .map(|wish| (text(wish.desired), text(wish.confirmed), wish.command.is_some()))
+            .map(|desired_state| {
+                (text(desired_state.desired), text(desired_state.confirmed), desired_state.command.is_some())
+            })
             .collect()
     }
 
@@ -262,28 +264,28 @@ fn a_wish_is_confirmed_by_the_answer_and_cleared_by_a_newer_change_at_the_device
     let mut bench = Bench::new();
     bench.connect(1);
     let wished = |text: &str| Some(text.to_owned());
-    bench.wish(Some("1"));
+    bench.desired_state(Some("1"));
     let first = bench.carried()[0];
-    bench.wish(Some("2"));
-    bench.wish(Some("3"));
-    assert_eq!(bench.wishes(), [(wished("3"), None, true)]);
+    bench.desired_state(Some("2"));
+    bench.desired_state(Some("3"));
+    assert_eq!(bench.desired_states(), [(wished("3"), None, true)]);
     bench.rig.say(DEVICE, answer(first, true));
-    assert_eq!(bench.wishes(), [(wished("3"), wished("1"), true)]);
+    assert_eq!(bench.desired_states(), [(wished("3"), wished("1"), true)]);
     let third = bench.carried();
     assert_eq!(third.len(), 1, "the one between was superseded");
     bench.rig.say(DEVICE, answer(third[0], true));
-    assert_eq!(bench.wishes(), [(wished("3"), wished("3"), false)]);
+    assert_eq!(bench.desired_states(), [(wished("3"), wished("3"), false)]);
 
     bench.disconnect(1);
-    bench.wish(Some("4"));
+    bench.desired_state(Some("4"));
     bench.rig.say(DEVICE, ReportContent::Confirmed { key: "card-1".into(), value: Some("9".into()) });
-    assert_eq!(bench.wishes(), [(None, wished("9"), false)]);
+    assert_eq!(bench.desired_states(), [(None, wished("9"), false)]);
     bench.connect(2);
     assert!(bench.carried().is_empty(), "the device was changed later than the wish");
-    bench.wish(None);
+    bench.desired_state(None);
     let gone = bench.carried();
     bench.rig.say(DEVICE, answer(gone[0], true));
-    assert!(bench.wishes().is_empty());
+    assert!(bench.desired_states().is_empty());
 }
 
 #[test]
@@ -335,34 +337,34 @@ fn wildcards_that_end_together_leave_no_lane_open() {
 fn a_device_may_confirm_before_it_answers() {
     let mut bench = Bench::new();
     bench.connect(1);
-    bench.wish(Some("7"));
+    bench.desired_state(Some("7"));
     let id = bench.carried()[0];
     bench.rig.say(DEVICE, ReportContent::Confirmed { key: "card-1".into(), value: Some("7".into()) });
     assert_eq!(bench.status(id), (CommandStatus::Published, 1));
     bench.rig.say(DEVICE, answer(id, true));
     assert_eq!(bench.status(id), (CommandStatus::Acknowledged, 1));
-    assert_eq!(bench.wishes(), [(Some("7".to_owned()), Some("7".to_owned()), false)]);
+    assert_eq!(bench.desired_states(), [(Some("7".to_owned()), Some("7".to_owned()), false)]);
 }
 
 #[test]
 fn a_change_at_the_device_calls_off_all_commands_of_its_entry() {
     let mut bench = Bench::new();
     bench.connect(1);
-    bench.wish(Some("3"));
+    bench.desired_state(Some("3"));
     let third = bench.carried()[0];
-    bench.wish(Some("4"));
+    bench.desired_state(Some("4"));
     bench.rig.say(DEVICE, ReportContent::Confirmed { key: "card-1".into(), value: Some("5".into()) });
     assert_eq!(bench.status(third).0, CommandStatus::Cancelled);
     bench.rig.pass(ACK_TIMEOUT);
     assert!(bench.carried().is_empty());
     bench.rig.say(DEVICE, answer(third, true));
-    assert_eq!(bench.wishes(), [(None, Some("5".to_owned()), false)]);
+    assert_eq!(bench.desired_states(), [(None, Some("5".to_owned()), false)]);
 }
 
 #[test]
 fn a_device_has_so_many_entries_and_no_more_whoever_makes_them() {
     let mut bench = Bench::new();
-    let most = base::limits::WISHES_PER_DEVICE_MAX;
+    let most = base::limits::DESIRED_STATES_PER_DEVICE_MAX;
     let confirmed =
         |entry: usize| ReportContent::Confirmed { key: format!("{entry}").into(), value: Some("1".into()) };
     for entry in 0..most {
@@ -370,14 +372,14 @@ fn a_device_has_so_many_entries_and_no_more_whoever_makes_them() {
     }
     assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(most)), Some("too_many_entries"));
     assert_eq!(bench.rig.rejected(DEVICE, None, confirmed(0)), None, "one that is there");
-    let wish = |key: &str, reply| {
-        CommandInput::Wish { device: device(), key: key.into(), value: None, reply }.into()
+    let desired_state = |key: &str, reply| {
+        CommandInput::SetDesired { device: device(), key: key.into(), value: None, reply }.into()
     };
     assert_eq!(
-        bench.rig.ask(|reply| wish("another", reply)).map_err(|problem| problem.code),
+        bench.rig.ask(|reply| desired_state("another", reply)).map_err(|problem| problem.code),
         Err("too_many_entries")
     );
-    assert!(bench.rig.ask(|reply| wish("0", reply)).is_ok());
+    assert!(bench.rig.ask(|reply| desired_state("0", reply)).is_ok());
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use base::EntityId;
 use records::{
-    Command, CommandKey, CommandState, CommandStatus, DeviceSession, FinishedCommand, Happening, OpenCommand,
-    TimelineEntry, Wish,
+    Command, CommandKey, CommandState, CommandStatus, DesiredState, DeviceSession, FinishedCommand,
+    Happening, OpenCommand, TimelineEntry,
 };
 
 use super::*;
@@ -36,8 +36,8 @@ fn put_command((command, state): (Command, CommandState)) -> [Op; 2] {
     [Op::PutCommand(Box::new(command)), Op::PutCommandState(key, Box::new(state))]
 }
 
-fn wish() -> Wish {
-    Wish {
+fn desired_state() -> DesiredState {
+    DesiredState {
         slot: SLOT,
         key: "pin".into(),
         desired: Some("1".into()),
@@ -56,7 +56,7 @@ pub(super) fn everything() -> Vec<Op> {
     let rest = [
         Op::PutOpenCommand(Box::new(open())),
         Op::PutFinishedCommand(finished()),
-        Op::PutWish(Box::new(wish())),
+        Op::PutDesiredState(Box::new(desired_state())),
         Op::PutDeviceSession(Box::new(session)),
         Op::PutTimelineEntry(Box::new(entry)),
     ];
@@ -113,8 +113,8 @@ fn a_state_that_stands_elsewhere_is_told() {
 #[test]
 fn what_no_device_has_is_told() {
     let nobody = DeviceSlot(1_000);
-    let wish = Wish { slot: nobody, ..wish() };
-    let row = crate::codec::Stored::to_row(&wish);
-    let key = key::wish(nobody, &wish.key);
+    let desired_state = DesiredState { slot: nobody, ..desired_state() };
+    let row = crate::codec::Stored::to_row(&desired_state);
+    let key = key::desired_state(nobody, &desired_state.key);
     assert_told(|writer| writer.table(Table::Wishes)?.put(PARTITION, &key, &row), "no device has slot 1000");
 }

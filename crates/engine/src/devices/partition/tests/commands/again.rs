@@ -47,8 +47,11 @@ fn the_entries_of_a_device_are_counted_as_they_come_and_go() {
     };
     let check = |bench: &Bench, expect: u16| {
         let device = bench.rig.partition.devices.find(&device()).expect("registered");
-        assert_eq!(bench.rig.view().wishes(device.slot).expect("readable").len(), usize::from(expect));
-        assert!(device.wishes.is_none_or(|count| count == expect), "{:?}", device.wishes);
+        assert_eq!(
+            bench.rig.view().desired_states(device.slot).expect("readable").len(),
+            usize::from(expect)
+        );
+        assert!(device.desired_states.is_none_or(|count| count == expect), "{:?}", device.desired_states);
     };
     for (content, expect) in [
         (confirmed("a", Some("1")), 1),
@@ -60,9 +63,9 @@ fn the_entries_of_a_device_are_counted_as_they_come_and_go() {
         bench.rig.say(DEVICE, content);
         check(&bench, expect);
     }
-    bench.wish(Some("7"));
+    bench.desired_state(Some("7"));
     check(&bench, 2);
-    bench.wish(None);
+    bench.desired_state(None);
     let last = *bench.carried().last().expect("it goes out");
     bench.rig.say(DEVICE, answer(last, true));
     let deleted = bench.carried();
