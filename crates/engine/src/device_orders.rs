@@ -2,9 +2,10 @@
 //! wait here, and one courier carries them there, and back what came of them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{DeviceId, PartitionId, hash};
 use futures_util::future::join_all;
 use tokio::sync::{Notify, mpsc};
@@ -92,11 +93,6 @@ impl<O, H: Default> OrderLinks<O, H> {
     pub(crate) fn to_carry(&self) -> &Notify {
         &self.to_carry
     }
-}
-
-/// A panic elsewhere does not hide what waits.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is to be carried between a machine and the partitions of devices.

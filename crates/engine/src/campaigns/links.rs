@@ -17,7 +17,7 @@ use records::{CampaignSlot, CommandStatus, DevicePlace, LateAnswer, PickOutcome,
 use tokio::sync::Notify;
 
 use super::search::PickSearch;
-use crate::device_orders::{OrderLinks, locked};
+use crate::device_orders::OrderLinks;
 use crate::kernel::hashed::HashMap;
 
 pub use crate::device_orders::{OrderKind, OrderMessages};

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::changes::ChangedRollouts;
 use super::per_members;
-use crate::device_orders::{OrderKind, OrderLinks, locked};
+use crate::device_orders::{OrderKind, OrderLinks};
 use crate::kernel::hashed::HashMap;
 
 /// Hints of one kind that wait at most; with more of them everything is looked at.

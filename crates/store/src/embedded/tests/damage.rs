@@ -65,9 +65,10 @@ fn directory() -> (SimulatedDisk, MemoryStore, Vec<Traffic>) {
 fn read(disk: &SimulatedDisk, model: &MemoryStore, traffic: &[Traffic]) -> Result<(), String> {
     let store = open(disk).map_err(|error| error.to_string())?;
     for traffic in traffic {
-        let loaded = store.load(traffic.partition(), &mut |_| {});
-        let head = loaded.map_err(|error| error.to_string())?;
-        assert_eq!(head, model.load(traffic.partition(), &mut |_| {}).expect("loads"));
+        let view = store.load(traffic.partition()).map_err(|error| error.to_string())?;
+        view.device_residents(&mut |_| {}).map_err(|error| error.to_string())?;
+        view.queue_residents(&mut |_| {}).map_err(|error| error.to_string())?;
+        assert_eq!(view.head(), model.load(traffic.partition()).expect("loads").head());
     }
     // a read that is refused panics in the comparison, with the error's text
     let compared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
