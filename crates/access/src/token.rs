@@ -58,7 +58,7 @@ impl fmt::Debug for Digest {
 /// One token: what recognises it, what it may do, and how much of that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// For people and figures; unique among the tokens.
+    /// For people and metrics; unique among the tokens.
     pub name: String,
     /// What recognises it; unique among the tokens.
     pub digest: Digest,

@@ -42,7 +42,7 @@ mod replay;
 pub use replay::Replayer;
 
 /// The routes, for the router that serves the API. A replay reads the topics of these kinds as the
-/// MQTT listener does. Bodies take their memory of `memory`. Its figures go into `registry`.
+/// MQTT listener does. Bodies take their memory of `memory`. Its metrics go into `registry`.
 pub fn routes(
     engine: &Engine,
     kinds: &Arc<KindForms>,

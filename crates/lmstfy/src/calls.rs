@@ -22,7 +22,7 @@ use crate::{Shared, dead, decoding, look, publish};
 
 /// A request that was read.
 pub(crate) enum TakenIn {
-    /// With the word for the call in figures.
+    /// With the word for the call in metrics.
     Answered(&'static str, Answer),
     /// It may wait.
     Consumes(Consumer),

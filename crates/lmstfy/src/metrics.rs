@@ -1,4 +1,4 @@
-//! The figures of lmstfy's API: what was asked, how long it took, and who reached a limit.
+//! The metrics of lmstfy's API: what was asked, how long it took, and who reached a limit.
 
 use std::time::Instant;
 

@@ -10,7 +10,7 @@ use tracing::info;
 /// Most of a name that the log shows, in characters.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// Why somebody is not let in: the word for it in figures and in the log.
+/// Why somebody is not let in: the word for it in metrics and in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     Missing,

@@ -50,7 +50,7 @@ impl Action {
 }
 
 impl Call<'_> {
-    /// The word for it in figures.
+    /// The word for it in metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Publish => "publish",

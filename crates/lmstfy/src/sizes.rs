@@ -1,7 +1,7 @@
 //! Sizes of queues under the names that the real server gives them, so that dashboards and alerts
 //! that were made for it go on.
 //!
-//! They are shown by the admin API alone: labels there grow with the queues, which the figures of
+//! They are shown by the admin API alone: labels there grow with the queues, which the metrics of
 //! the REST API never do.
 
 use std::fmt::Write;
@@ -33,7 +33,7 @@ pub(crate) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<Que
     Ok(all)
 }
 
-/// Adds the sizes to the text of all figures.
+/// Adds the sizes to the text of all metrics.
 pub(crate) async fn add(text: &mut String, queues: &Queues) -> Result<(), Problem> {
     let queues = first_queues(queues, QUEUES_MAX).await?;
     text.truncate(text.strip_suffix(END).map_or(text.len(), str::len));
@@ -43,7 +43,7 @@ pub(crate) async fn add(text: &mut String, queues: &Queues) -> Result<(), Proble
     Ok(())
 }
 
-/// One figure of all queues; names are plain characters.
+/// One metric of all queues; names are plain characters.
 fn write(
     text: &mut String,
     name: &str,

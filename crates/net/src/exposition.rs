@@ -1,7 +1,7 @@
-//! All figures in the form that the caller likes: the text form of Prometheus 0.0.4, or
+//! All metrics in the form that the caller likes: the text form of Prometheus 0.0.4, or
 //! OpenMetrics.
 //!
-//! The figures come as OpenMetrics. The older form is the same but for a few lines: a counter's
+//! The metrics come as OpenMetrics. The older form is the same but for a few lines: a counter's
 //! family has the name that its samples have, units are not told, and there is no end mark.
 
 use std::cmp::Ordering;
@@ -15,7 +15,7 @@ use crate::metrics::METRICS_TYPE;
 const TEXT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
-/// A form that figures have.
+/// A form that metrics have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpositionForm {
     /// OpenMetrics 1.0.0.

@@ -192,7 +192,7 @@ impl<T: Ord> Unique<T> {
     }
 }
 
-/// What a token is called: in figures, in refusals, in nothing that needs quoting.
+/// What a token is called: in metrics, in refusals, in nothing that needs quoting.
 struct Name;
 
 impl Shape for Name {

@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 
 use crate::config;
 
-/// The consumer, if there is a queue to consume; its figures go into `metrics`.
+/// The consumer, if there is a queue to consume; its metrics go into `metrics`.
 pub(super) fn consumer(
     settings: &config::Amqp,
     engine: &Engine,

@@ -1,4 +1,4 @@
-//! Figures of the process itself, as the kernel has them when they are asked for, and of the build.
+//! Metrics of the process itself, as the kernel has them when they are asked for, and of the build.
 //!
 //! Their names are those that every program's exporter uses, so that dashboards know them.
 

@@ -74,7 +74,7 @@ impl LargeAnswers {
         }))
     }
 
-    /// Puts its figures into the registry.
+    /// Puts its metrics into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let help = "Memory of answers over 64 KiB that are on their way";
         registry.register("fieldpost_http_answer_held_bytes", help, self.0.held.clone());
@@ -114,16 +114,16 @@ impl LargeAnswers {
             (None, Some(bytes)) => Some((Arc::new(memory.take_available(&sender, bytes)), bytes)),
         };
         let from = whole.as_ref().map(|(reservation, _)| reservation.taken_from().clone());
-        let whole = whole.map(|(reservation, bytes)| Share::new(&self.0.held, reservation, bytes));
+        let whole = whole.map(|(reservation, bytes)| AnswerMemory::new(&self.0.held, reservation, bytes));
         let (answers, whole) = (self.clone(), whole.map(Arc::new));
         // What comes as it is made has a limit elsewhere, and its own time.
         let in_flight = whole.is_some().then(|| request.pace.begins(&self.0.last_refused, from));
         response.map(|body| {
-            Body::new(Pieces {
+            Body::new(AnswerPieces {
                 body,
                 rest: Bytes::new(),
                 whole,
-                share: None,
+                frame_memory: None,
                 answers,
                 sender,
                 in_flight,
@@ -141,41 +141,41 @@ impl LargeAnswers {
     }
 
     /// So much of what is there already.
-    fn add(&self, sender: &SenderKey, bytes: usize) -> Share {
-        Share::new(&self.0.held, Arc::new(self.0.memory.take_available(sender, bytes)), bytes)
+    fn add(&self, sender: &SenderKey, bytes: usize) -> AnswerMemory {
+        AnswerMemory::new(&self.0.held, Arc::new(self.0.memory.take_available(sender, bytes)), bytes)
     }
 }
 
 /// Counted as long as this lives.
 #[derive(Debug)]
-struct Share {
+struct AnswerMemory {
     held: Gauge,
     bytes: usize,
     _reservation: Arc<Reservation>,
 }
 
-impl Share {
+impl AnswerMemory {
     fn new(held: &Gauge, reservation: Arc<Reservation>, bytes: usize) -> Self {
         held.inc_by(bytes as i64);
         Self { held: held.clone(), bytes, _reservation: reservation }
     }
 }
 
-impl Drop for Share {
+impl Drop for AnswerMemory {
     fn drop(&mut self) {
         self.held.dec_by(self.bytes as i64);
     }
 }
 
 /// A body that is given out in pieces.
-struct Pieces<T> {
+struct AnswerPieces<T> {
     body: Body,
     /// What is left of the frame that the body gave.
     rest: Bytes,
     /// Of an answer whose size is known: all pieces are parts of one memory.
-    whole: Option<Arc<Share>>,
+    whole: Option<Arc<AnswerMemory>>,
     /// Of the frame, where the size of the whole is not known.
-    share: Option<Arc<Share>>,
+    frame_memory: Option<Arc<AnswerMemory>>,
     answers: LargeAnswers,
     sender: SenderKey,
     /// Of an answer whose size is known.
@@ -183,7 +183,7 @@ struct Pieces<T> {
     _until_sent: T,
 }
 
-impl<T: Unpin> HttpBody for Pieces<T> {
+impl<T: Unpin> HttpBody for AnswerPieces<T> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -192,13 +192,13 @@ impl<T: Unpin> HttpBody for Pieces<T> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         while self.rest.is_empty() {
-            self.share = None;
+            self.frame_memory = None;
             let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)?) else {
                 return Poll::Ready(None);
             };
             match frame.into_data() {
                 Ok(data) => {
-                    self.share = match &self.whole {
+                    self.frame_memory = match &self.whole {
                         Some(whole) => Some(Arc::clone(whole)),
                         None => Some(Arc::new(self.answers.add(&self.sender, data.len()))),
                     };
@@ -208,8 +208,8 @@ impl<T: Unpin> HttpBody for Pieces<T> {
             }
         }
         let bytes = self.rest.len().min(PIECE_BYTES);
-        let (share, in_flight) = (self.share.clone(), self.in_flight.clone());
-        let piece = Piece { bytes: self.rest.split_to(bytes), in_flight, _share: share };
+        let (memory, in_flight) = (self.frame_memory.clone(), self.in_flight.clone());
+        let piece = Piece { bytes: self.rest.split_to(bytes), in_flight, _memory: memory };
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
     }
 
@@ -233,7 +233,7 @@ impl<T: Unpin> HttpBody for Pieces<T> {
 struct Piece {
     bytes: Bytes,
     in_flight: Option<Arc<AnswerInFlight>>,
-    _share: Option<Arc<Share>>,
+    _memory: Option<Arc<AnswerMemory>>,
 }
 
 impl Drop for Piece {

@@ -102,7 +102,7 @@ where
         self.arrivals.connections()
     }
 
-    /// Puts its figures into the registry.
+    /// Puts its metrics into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.arrivals.register_metrics(registry);
     }

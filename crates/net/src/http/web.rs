@@ -112,7 +112,7 @@ impl WebAccess {
         Self { own_scheme: b"https://", ..self }
     }
 
-    /// Puts its figures into the registry.
+    /// Puts its metrics into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let help = "Requests that were refused because a foreign web page may have made them";
         registry.register("fieldpost_http_foreign_origins", help, self.refused.clone());

@@ -65,7 +65,7 @@ pub trait Protocol: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Listener {
     listener: TcpListener,
-    /// In the log and in the names of figures.
+    /// In the log and in the names of metrics.
     name: &'static str,
     connections_max: usize,
     tls: Option<Tls>,
@@ -84,19 +84,19 @@ struct Metrics {
     connections: Gauge,
     connects: LabelCounter,
     accept_errors: Counter,
-    shown_out: Counter,
+    evicted: Counter,
     handshakes: LabelCounter,
 }
 
 impl Listener {
-    /// So many connections at a time; `name` is what the figures call it, such as "grpc".
+    /// So many connections at a time; `name` is what the metrics call it, such as "grpc".
     #[must_use]
     pub fn new(listener: TcpListener, name: &'static str, connections_max: usize) -> Self {
         let metrics = Metrics {
             connections: Gauge::default(),
             connects: LabelCounter::new("result"),
             accept_errors: Counter::default(),
-            shown_out: Counter::default(),
+            evicted: Counter::default(),
             handshakes: LabelCounter::new("result"),
         };
         Self {
@@ -130,9 +130,9 @@ impl Listener {
         self.metrics.connections.clone()
     }
 
-    /// Puts its figures into the registry.
+    /// Puts its metrics into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        let Metrics { connections, connects, accept_errors, shown_out, handshakes } = &*self.metrics;
+        let Metrics { connections, connects, accept_errors, evicted, handshakes } = &*self.metrics;
         let name = self.name;
         registry.register(format!("fieldpost_{name}_connections"), "Connections now", connections.clone());
         let help =
@@ -141,7 +141,7 @@ impl Listener {
         let help = "Connections that could not be accepted";
         registry.register(format!("fieldpost_{name}_accept_errors"), help, accept_errors.clone());
         let help = "Slow connections that were closed because another needed their place";
-        registry.register(format!("fieldpost_{name}_shown_out"), help, shown_out.clone());
+        registry.register(format!("fieldpost_{name}_shown_out"), help, evicted.clone());
         if self.tls.is_some() {
             let help = "Connections that began with TLS, by result: agreed, failed, too_slow";
             handshakes.register(registry, &format!("fieldpost_{name}_tls_handshakes"), help);
@@ -350,7 +350,7 @@ impl<P: Protocol> Accepted<P> {
                     tokio::select! {
                         () = speaker.serve(stream, Arc::clone(&pooled)) => {}
                         () = pooled.evicted() => {
-                            metrics.shown_out.inc();
+                            metrics.evicted.inc();
                             debug!("a slow connection makes room for another");
                         }
                     }

@@ -1,4 +1,4 @@
-//! Figures of log, checkpoints and tables for `/metrics`.
+//! Metrics of log, checkpoints and tables for `/metrics`.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;

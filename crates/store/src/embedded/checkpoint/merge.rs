@@ -215,7 +215,7 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// Figures of blobs and merges.
+    /// Metrics of blobs and merges.
     pub(in crate::embedded) fn merge_metrics(&self) -> [StoreMetric; 5] {
         let counters = &self.counters.merging;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
