@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex};
 use api::ApiState;
 use base::{Clock, DeviceIdForm, Timestamp, WayIn};
 use engine::Engine;
-use gateway::mqtt::{Limits, MqttListener};
+use gateway::mqtt::{MqttLimits, MqttListener};
 use net::http::{HttpListener, LargeAnswers, WebAccess};
 use prometheus_client::registry::Registry;
 use store::{BlockStorages, EmbeddedStore, Running, Store};
@@ -312,12 +312,12 @@ async fn bind_mqtt(
     tls: Option<TlsSource>,
     shares: OpenFileShares,
 ) -> Result<MqttListener, Ended> {
-    let limits = Limits {
+    let limits = MqttLimits {
         connections_max: shares.mqtt,
         connections_per_login_max: settings.mqtt.connections_per_login_max,
-        greeting_max: shares.mqtt_greeting,
+        handshakes_max: shares.mqtt_handshakes,
         mirror: settings.mqtt.mirror,
-        ..Limits::default()
+        ..MqttLimits::default()
     };
     let bound = MqttListener::bind(listen, engine.clone(), limits).await;
     let listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;

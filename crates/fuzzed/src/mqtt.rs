@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gateway::mqtt::Limits;
+use gateway::mqtt::MqttLimits;
 use gateway::mqtt::dialogue::Dialogues;
 use prometheus_client::registry::Registry;
 use rmqtt_codec::types::QoS;
@@ -38,7 +38,7 @@ const CHANGED_CUT: usize = 3;
 /// Serves the bytes as the listener would.
 pub fn run(data: &[u8]) {
     with_server(1, async |server| {
-        let limits = Limits { session_expiry_max: SESSION_EXPIRY_MAX, ..Limits::default() };
+        let limits = MqttLimits { session_expiry_max: SESSION_EXPIRY_MAX, ..MqttLimits::default() };
         let dialogues = Dialogues::new(server.engine.clone(), limits);
         let mut metrics = Registry::default();
         dialogues.register_metrics(&mut metrics);

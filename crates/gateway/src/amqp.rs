@@ -25,7 +25,7 @@ mod url;
 use std::num::NonZeroU16;
 
 pub use consumer::AmqpConsumer;
-pub use limits::Limits;
+pub use limits::AmqpLimits;
 pub use url::{AmqpUrl, BadAmqpUrl};
 
 /// What is consumed, and from where.

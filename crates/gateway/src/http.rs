@@ -26,7 +26,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use self::refusals::{Refusals, Sender};
+use self::refusals::{HttpSender, Refusals};
 use crate::decode::kinds::KindForms;
 use crate::decode::{self, Rules};
 use crate::metrics::ReportMetrics;
@@ -59,13 +59,13 @@ pub fn routes_and_replayer(
     memory: &MemoryBudget,
     registry: &mut Registry,
 ) -> (Router, Replayer) {
-    let metrics = Metrics::default();
+    let metrics = HttpMetrics::default();
     metrics.register(registry);
     let intake = engine.intake(WayIn::Http);
     let refusals = Refusals::default();
     let [memory, memory_of_lines] = [Purpose::Bodies, Purpose::Lines].map(|purpose| memory.part(purpose));
     let (engine, kinds) = (engine.clone(), Arc::clone(kinds));
-    let shared = Arc::new(Shared { engine, kinds, intake, metrics, refusals, memory, memory_of_lines });
+    let shared = Arc::new(HttpShared { engine, kinds, intake, metrics, refusals, memory, memory_of_lines });
     let router = Router::new()
         .route("/v1/reports", post(take).fallback(wrong_method))
         .route("/v1/devices/{id}/ack", post(ack::ack).fallback(wrong_method))
@@ -76,26 +76,26 @@ pub fn routes_and_replayer(
 
 /// What every request needs.
 #[derive(Debug)]
-struct Shared {
+struct HttpShared {
     engine: Engine,
     kinds: Arc<KindForms>,
     intake: Intake,
-    metrics: Metrics,
+    metrics: HttpMetrics,
     refusals: Refusals,
     memory: MemoryPart,
     memory_of_lines: MemoryPart,
 }
 
-impl Shared {
+impl HttpShared {
     /// Counts and logs a refused report.
-    fn refused(&self, sender: &Sender, device: Option<&DeviceId>, problem: &Problem, from: impl Display) {
+    fn refused(&self, sender: &HttpSender, device: Option<&DeviceId>, problem: &Problem, from: impl Display) {
         self.metrics.reports.count_refused(problem);
         self.refusals.log(sender, device, problem, from);
     }
 }
 
 #[derive(Debug)]
-struct Metrics {
+struct HttpMetrics {
     reports: ReportMetrics,
     bodies: LabelCounter,
     received_bytes: Counter,
@@ -103,7 +103,7 @@ struct Metrics {
     held_bytes: Gauge,
 }
 
-impl Default for Metrics {
+impl Default for HttpMetrics {
     fn default() -> Self {
         Self {
             reports: ReportMetrics::new(WayIn::Http),
@@ -115,7 +115,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl HttpMetrics {
     fn register(&self, registry: &mut Registry) {
         self.reports.register(registry);
         self.bodies.register(
@@ -132,8 +132,8 @@ impl Metrics {
     }
 }
 
-async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let (many, sender) = (is_ndjson(request.headers()), Sender::of(&request));
+async fn take(State(shared): State<Arc<HttpShared>>, request: Request) -> Response {
+    let (many, sender) = (is_ndjson(request.headers()), HttpSender::of(&request));
     let body = request.into_body();
     let taken = if many {
         ndjson::take(&shared, &sender, body).await
@@ -142,8 +142,8 @@ async fn take(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     };
     let (result, response) = match taken {
         Ok(tally) => ("answered", answer::tally(&tally)),
-        Err(Refused::NotTaken(result, problem)) => (result, problem::response(&problem)),
-        Err(Refused::Report(problem)) => ("answered", problem::response(&problem)),
+        Err(RequestRefused::NotTaken(result, problem)) => (result, problem::response(&problem)),
+        Err(RequestRefused::Report(problem)) => ("answered", problem::response(&problem)),
     };
     shared.metrics.bodies.count(result);
     response
@@ -160,20 +160,24 @@ async fn wrong_method(method: Method) -> Response {
 
 /// Why a request gets a problem and not a tally.
 #[derive(Debug)]
-enum Refused {
+enum RequestRefused {
     /// The body could not be taken; the word is the label it is counted under.
     NotTaken(&'static str, Problem),
     /// The single report was refused.
     Report(Problem),
 }
 
-impl From<engine::intake::NotAccepting> for Refused {
+impl From<engine::intake::NotAccepting> for RequestRefused {
     fn from(not: engine::intake::NotAccepting) -> Self {
         Self::NotTaken("not_accepting", not.into())
     }
 }
 
-async fn take_one(shared: &Shared, sender: &Sender, body: Body) -> Result<answer::Tally, Refused> {
+async fn take_one(
+    shared: &HttpShared,
+    sender: &HttpSender,
+    body: Body,
+) -> Result<answer::Tally, RequestRefused> {
     let WholeBody { bytes, held: _held } = body::whole(body, &shared.memory, &sender.key).await?;
     shared.metrics.received_bytes.inc_by(bytes.len() as u64);
     let mut slice = Slice::new();
@@ -187,7 +191,7 @@ async fn take_one(shared: &Shared, sender: &Sender, body: Body) -> Result<answer
     let Outcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
     if let Some(rejection) = rejected.into_iter().next() {
         shared.refused(sender, device.as_ref(), &rejection.problem, "a single report");
-        return Err(Refused::Report(rejection.problem));
+        return Err(RequestRefused::Report(rejection.problem));
     }
     shared.metrics.reports.accepted(accepted.into());
     let mut tally = answer::Tally::default();

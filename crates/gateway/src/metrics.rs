@@ -43,11 +43,11 @@ impl ReportMetrics {
     }
 
     /// Counts a refused report; of its sender the log says what is known.
-    pub(crate) fn refused_from(&self, problem: &Problem, sender: Sender<'_>) {
+    pub(crate) fn refused_from(&self, problem: &Problem, sender: ReportSender<'_>) {
         self.results.count(problem.code);
         let limited_with = (sender.peer.map(|peer| address::sender(peer.ip())), problem.code);
         if let Some(left_out) = self.log.take(limited_with, Instant::now()) {
-            let Sender { device, topic, login, client, peer } = sender;
+            let ReportSender { device, topic, login, client, peer } = sender;
             tracing::info!(
                 way = self.way.as_str(),
                 device = device.map(DeviceId::as_str),
@@ -66,7 +66,7 @@ impl ReportMetrics {
 
 /// Who sent a report, as far as it is known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sender<'a> {
+pub(crate) struct ReportSender<'a> {
     pub(crate) device: Option<&'a DeviceId>,
     /// Where it was published: a topic, if no device can be named, or a queue.
     pub(crate) topic: Option<&'a str>,
@@ -85,7 +85,7 @@ mod tests {
     fn every_refusal_is_counted() {
         let metrics = ReportMetrics::new(WayIn::Mqtt);
         for _ in 0..3 {
-            let sender = Sender { device: None, topic: Some("out"), login: "", client: "", peer: None };
+            let sender = ReportSender { device: None, topic: Some("out"), login: "", client: "", peer: None };
             metrics.refused_from(&Problem::unreadable("x"), sender);
         }
         metrics.accepted(2);

@@ -2,15 +2,15 @@
 //!
 //! Not a broker: a publish is a report and goes to the engine, never straight to another
 //! connection. Subscribers receive copies of accepted reports (`mirror.rs`), and devices the
-//! commands of the engine (`downlink.rs`), which is told whose sessions live (`books.rs`). A PUBACK
-//! or PUBREC leaves once the report is durable, or is refused and in the quarantine, in the order
-//! of arrival. Each connection is one task; the reports of one read go to the engine as one slice,
-//! and an idle connection holds no buffer.
+//! commands of the engine (`downlink.rs`), which is told whose sessions live (`presence.rs`). A
+//! PUBACK or PUBREC leaves once the report is durable, or is refused and in the quarantine, in the
+//! order of arrival. Each connection is one task; the reports of one read go to the engine as one
+//! slice, and an idle connection holds no buffer.
 //!
 //! ```text
 //! bytes -> wire (packets) -> session -> decode, rights -> slices under way -> receipts -> bytes
 //!                               |                                                              ^
-//!                               '-> absence (the session while its client is away)  commands --'
+//!                               '-> offline session (while its client is away)     commands --'
 //! ```
 
 mod aliases;
@@ -45,7 +45,7 @@ mod topic_rules;
 mod will;
 mod wire;
 
-pub use limits::Limits;
+pub use limits::MqttLimits;
 pub use listener::MqttListener;
 pub(crate) use rights::NOT_ALLOWED;
 
@@ -62,11 +62,11 @@ enum Version {
 
 /// What every connection shares.
 #[derive(Debug)]
-struct Shared {
+struct MqttShared {
     engine: engine::Engine,
     intake: engine::Intake,
-    limits: Limits,
-    metrics: metrics::Metrics,
+    limits: MqttLimits,
+    metrics: metrics::MqttMetrics,
     sessions: Arc<sessions::Sessions>,
     absent: offline_session::Room,
     held: receive_budget::ReceiveBudget,
@@ -86,10 +86,10 @@ struct Shared {
     anybody: Arc<access::Principal>,
 }
 
-impl Shared {
+impl MqttShared {
     /// Open to everybody; nobody is there yet.
-    fn new(engine: engine::Engine, limits: Limits) -> Self {
-        let metrics = metrics::Metrics::default();
+    fn new(engine: engine::Engine, limits: MqttLimits) -> Self {
+        let metrics = metrics::MqttMetrics::default();
         Self {
             labels: Arc::new(labels::Labels::new(metrics.label_lookups.clone())),
             mirror: None,

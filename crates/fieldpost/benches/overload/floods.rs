@@ -44,7 +44,7 @@ pub(super) async fn slow_callers(report: &mut Report) -> Result<(), Failure> {
         for _ in 0..10 {
             seconds.tick().await;
             for (_, caller) in (0..).zip(&mut callers).filter(|(number, _)| number % 3 < 2) {
-                // Who is shown out stays so.
+                // Who is evicted stays so.
                 let _gone = caller.send(b" ").await;
             }
         }

@@ -19,7 +19,7 @@ const HTTP_2: &[u8] = b"h2";
 pub(super) async fn open(
     edge: &EdgeContext<'_>,
     addresses: &mut Addresses,
-    doors: &mut JoinSet<()>,
+    listeners: &mut JoinSet<()>,
 ) -> Result<(), Ended> {
     let Some(listen) = edge.settings.grpc.listen else { return Ok(()) };
     let bound = bind("grpc.listen", listen)?;
@@ -38,6 +38,6 @@ pub(super) async fn open(
         arrivals.register_metrics(&mut metrics);
         grpc.register_metrics(&mut metrics);
     }
-    doors.spawn(arrivals.run(grpc, edge.stop.subscribe()));
+    listeners.spawn(arrivals.run(grpc, edge.stop.subscribe()));
     Ok(())
 }

@@ -20,8 +20,8 @@ const WEBHOOK_FILES_MIN: usize = 64;
 const WEBHOOKS_PART: usize = 40;
 /// Connections over MQTT that have not said who they are, where there are many files; otherwise one
 /// in so many.
-const GREETING_FILES: usize = 4_096;
-const GREETING_PART: usize = 4;
+const HANDSHAKE_FILES: usize = 4_096;
+const HANDSHAKE_PART: usize = 4;
 /// One in so many is left to HTTP, and to those that have not said who they are, so that they can
 /// be told.
 const SPARE_PART: usize = 80;
@@ -34,7 +34,7 @@ pub(super) struct OpenFileShares {
     pub(super) http: usize,
     pub(super) grpc: usize,
     pub(super) mqtt: usize,
-    pub(super) mqtt_greeting: usize,
+    pub(super) mqtt_handshakes: usize,
     /// Webhooks that may be sent at a time.
     pub(super) webhooks: usize,
 }
@@ -71,7 +71,7 @@ impl OpenFileShares {
             http: http.min(rest / 2),
             grpc: grpc.min(rest / 2),
             mqtt: mqtt.min(rest - rest.div_ceil(SPARE_PART)),
-            mqtt_greeting: GREETING_FILES.min(rest / GREETING_PART),
+            mqtt_handshakes: HANDSHAKE_FILES.min(rest / HANDSHAKE_PART),
             webhooks: webhooks / 2,
         }
     }
@@ -90,8 +90,8 @@ mod tests {
             (100, (2, 3, 1, 32)),
         ] {
             let shares = OpenFileShares::of(files, [16_384, 16_384, 65_536]);
-            let OpenFileShares { http, grpc, mqtt, mqtt_greeting, webhooks, .. } = shares;
-            assert_eq!((http, mqtt, mqtt_greeting, webhooks), expect, "{files}");
+            let OpenFileShares { http, grpc, mqtt, mqtt_handshakes, webhooks, .. } = shares;
+            assert_eq!((http, mqtt, mqtt_handshakes, webhooks), expect, "{files}");
             assert_eq!(grpc, http, "{files}");
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::random::Random;
 
-use super::Limits;
+use super::AmqpLimits;
 
 /// The pauses between attempts to connect.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    pub(super) fn new(limits: &Limits, random: Random) -> Self {
+    pub(super) fn new(limits: &AmqpLimits, random: Random) -> Self {
         Self { first: limits.retry_first, max: limits.retry_max, next: limits.retry_first, random }
     }
 
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_up_to_the_limit_and_begin_again_after_a_good_connection() {
-        let mut backoff = Backoff::new(&Limits::default(), Random::new(7));
+        let mut backoff = Backoff::new(&AmqpLimits::default(), Random::new(7));
         let within = |pause: Duration, full_ms: u64| {
             let full = Duration::from_millis(full_ms);
             assert!(full / 2 <= pause && pause < full, "{pause:?} of {full:?}");

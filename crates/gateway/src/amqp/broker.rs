@@ -17,7 +17,7 @@ use socket2::{SockRef, Socket};
 use tokio::time::timeout;
 
 use super::attendance::Look;
-use super::ending::{Ending, is_not_found};
+use super::ending::{AmqpEnding, is_not_found};
 use super::settlement::{Settlement, Verdict};
 use super::{AmqpUrl, Source};
 
@@ -37,17 +37,23 @@ pub(super) struct Broker {
 
 impl Broker {
     /// Connects and begins to consume; gives what is delivered, and how the queue was found.
-    pub(super) async fn open(source: &Source, patience: Duration) -> Result<(Self, Consumer, Queue), Ending> {
-        let greeting = Greeting::default();
-        let opened = timeout(patience, Self::open_patiently(source, &greeting)).await;
+    pub(super) async fn open(
+        source: &Source,
+        patience: Duration,
+    ) -> Result<(Self, Consumer, Queue), AmqpEnding> {
+        let handshake = AmqpHandshake::default();
+        let opened = timeout(patience, Self::open_patiently(source, &handshake)).await;
         opened.unwrap_or_else(|_| {
-            greeting.hang_up();
-            Err(Ending::TimedOut)
+            handshake.hang_up();
+            Err(AmqpEnding::TimedOut)
         })
     }
 
-    async fn open_patiently(source: &Source, greeting: &Greeting) -> Result<(Self, Consumer, Queue), Ending> {
-        let connection = Arc::new(connect(&source.url, greeting.clone()).await?);
+    async fn open_patiently(
+        source: &Source,
+        handshake: &AmqpHandshake,
+    ) -> Result<(Self, Consumer, Queue), AmqpEnding> {
+        let connection = Arc::new(connect(&source.url, handshake.clone()).await?);
         let queue = ShortString::from(source.queue.as_str());
         let (channel, found) = declare(&connection, &queue).await?;
         channel.basic_qos(source.prefetch.get(), BasicQosOptions::default()).await?;
@@ -58,8 +64,8 @@ impl Broker {
             FieldTable::default(),
         );
         let deliveries = consuming.await?;
-        greeting.is_over();
-        let peer = greeting.peer();
+        handshake.is_over();
+        let peer = handshake.peer();
         Ok((Self { connection, channel, queue, peer }, deliveries, found))
     }
 
@@ -130,15 +136,15 @@ async fn declare(connection: &Connection, queue: &ShortString) -> lapin::Result<
     }
 }
 
-/// The socket of a connection that RabbitMQ has not greeted yet: the library's thread would read
-/// from it for as long as the other side keeps it open. Its address stays known.
+/// The socket of a connection in its handshake: the library's thread would read from it for as long
+/// as the other side keeps it open. Its address stays known.
 #[derive(Clone, Debug, Default)]
-struct Greeting {
+struct AmqpHandshake {
     socket: Arc<Mutex<Option<Socket>>>,
     peer: Arc<OnceLock<SocketAddr>>,
 }
 
-impl Greeting {
+impl AmqpHandshake {
     fn begins_on(&self, socket: Socket) {
         if let Some(peer) = socket.peer_addr().ok().and_then(|peer| peer.as_socket()) {
             // Over one connection there is one.
@@ -163,7 +169,7 @@ impl Greeting {
     }
 }
 
-async fn connect(url: &AmqpUrl, greeting: Greeting) -> lapin::Result<Connection> {
+async fn connect(url: &AmqpUrl, handshake: AmqpHandshake) -> lapin::Result<Connection> {
     let runtime = lapin::runtime::default_runtime()?;
     let properties = ConnectionProperties::default().with_connection_name(CONNECTION_NAME.into());
     // In place, because the type of the runtime has no name here.
@@ -177,7 +183,7 @@ async fn connect(url: &AmqpUrl, greeting: Greeting) -> lapin::Result<Connection>
                 let socket = SockRef::from(plain.get_ref());
                 // An acknowledgement is a small frame that must not wait for the next one.
                 socket.set_tcp_nodelay(true)?;
-                greeting.begins_on(socket.try_clone()?);
+                handshake.begins_on(socket.try_clone()?);
             }
             Ok(match scheme {
                 AMQPScheme::AMQP => stream,

@@ -13,25 +13,25 @@ use tokio::time::sleep;
 use super::attendance::Attendance;
 use super::backoff::Backoff;
 use super::broker::Broker;
-use super::ending::Ending;
-use super::metrics::Metrics;
-use super::session::Session;
-use super::{Limits, Source};
+use super::ending::AmqpEnding;
+use super::metrics::AmqpMetrics;
+use super::session::AmqpSession;
+use super::{AmqpLimits, Source};
 
 /// The consumer of one queue.
 #[derive(Debug)]
 pub struct AmqpConsumer {
-    shared: Shared,
+    shared: AmqpShared,
 }
 
 /// What every connection needs.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct AmqpShared {
     pub(super) engine: Engine,
     pub(super) intake: Intake,
     pub(super) source: Source,
-    pub(super) limits: Limits,
-    pub(super) metrics: Metrics,
+    pub(super) limits: AmqpLimits,
+    pub(super) metrics: AmqpMetrics,
 }
 
 /// Resolves when the server stops.
@@ -43,9 +43,9 @@ pub(super) async fn stopped(shutdown: &mut watch::Receiver<bool>) {
 impl AmqpConsumer {
     /// Connects to nothing before [`AmqpConsumer::run`].
     #[must_use]
-    pub fn new(engine: Engine, source: Source, limits: Limits) -> Self {
+    pub fn new(engine: Engine, source: Source, limits: AmqpLimits) -> Self {
         let intake = engine.intake(WayIn::Amqp);
-        Self { shared: Shared { engine, intake, source, limits, metrics: Metrics::default() } }
+        Self { shared: AmqpShared { engine, intake, source, limits, metrics: AmqpMetrics::default() } }
     }
 
     /// Puts `fieldpost_amqp_*` into the registry.
@@ -63,7 +63,7 @@ impl AmqpConsumer {
         loop {
             let begun = Instant::now();
             let ending = shared.connect_and_work(&mut attendance, &mut shutdown).await;
-            if matches!(ending, Ending::Stopping) {
+            if matches!(ending, AmqpEnding::Stopping) {
                 return;
             }
             if let Some(failure) = shared.engine.failure() {
@@ -82,15 +82,15 @@ impl AmqpConsumer {
     }
 }
 
-impl Shared {
+impl AmqpShared {
     async fn connect_and_work(
         &self,
         attendance: &mut Attendance,
         shutdown: &mut watch::Receiver<bool>,
-    ) -> Ending {
+    ) -> AmqpEnding {
         let opened = tokio::select! {
             opened = Broker::open(&self.source, self.limits.connect_timeout) => opened,
-            () = stopped(shutdown) => return Ending::Stopping,
+            () = stopped(shutdown) => return AmqpEnding::Stopping,
         };
         let (broker, deliveries, found) = match opened {
             Ok(opened) => opened,
@@ -106,12 +106,12 @@ impl Shared {
             waiting = found.message_count(),
             "reports are taken from RabbitMQ"
         );
-        let ending = Session::new(self, attendance, broker, deliveries).run(shutdown).await;
+        let ending = AmqpSession::new(self, attendance, broker, deliveries).run(shutdown).await;
         self.metrics.disconnects.count(ending.word());
         ending
     }
 
-    fn tell_failure(&self, ending: &Ending, pause: Duration) {
+    fn tell_failure(&self, ending: &AmqpEnding, pause: Duration) {
         tracing::warn!(
             server = %self.source.url,
             queue = self.source.queue.as_str(),

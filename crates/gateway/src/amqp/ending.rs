@@ -6,7 +6,7 @@ use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 
 /// The end of a connection.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Ending {
+pub(super) enum AmqpEnding {
     /// The server stops.
     #[error("the server stops")]
     Stopping,
@@ -16,7 +16,7 @@ pub(super) enum Ending {
     /// RabbitMQ cancelled the consumer: the queue was deleted, or its node went away.
     #[error("RabbitMQ cancelled the consumer; was the queue deleted?")]
     Cancelled,
-    /// RabbitMQ did not finish the greeting.
+    /// RabbitMQ did not finish the handshake.
     #[error("RabbitMQ did not answer in time")]
     TimedOut,
     /// The connection or its channel broke or was closed by RabbitMQ.
@@ -24,7 +24,7 @@ pub(super) enum Ending {
     Broken(#[from] lapin::Error),
 }
 
-impl Ending {
+impl AmqpEnding {
     /// For the metrics.
     pub(super) fn word(&self) -> &'static str {
         match self {
@@ -86,10 +86,10 @@ mod tests {
     fn every_ending_has_its_word() {
         let io = lapin::Error::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
         for (ending, word) in [
-            (Ending::Stopping, "stopping"),
-            (Ending::NotAccepting(NotAccepting), "not_accepting"),
-            (Ending::Cancelled, "cancelled"),
-            (Ending::TimedOut, "timed_out"),
+            (AmqpEnding::Stopping, "stopping"),
+            (AmqpEnding::NotAccepting(NotAccepting), "not_accepting"),
+            (AmqpEnding::Cancelled, "cancelled"),
+            (AmqpEnding::TimedOut, "timed_out"),
             (io.into(), "broken"),
             (lapin::Error::from(ErrorKind::MissingHeartbeatError).into(), "silent"),
             (protocol(AMQPSoftError::ACCESSREFUSED.into()).into(), "refused"),
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn advice_names_the_setting_to_look_at() {
-        let refused = Ending::from(protocol(AMQPSoftError::ACCESSREFUSED.into()));
+        let refused = AmqpEnding::from(protocol(AMQPSoftError::ACCESSREFUSED.into()));
         assert!(refused.advice().contains("password in amqp.url"));
-        let no_such_host = Ending::from(protocol(AMQPHardError::NOTALLOWED.into()));
+        let no_such_host = AmqpEnding::from(protocol(AMQPHardError::NOTALLOWED.into()));
         assert!(no_such_host.advice().contains("virtual host"));
     }
 

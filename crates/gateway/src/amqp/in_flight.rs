@@ -14,7 +14,7 @@ type Wait<T> = BoxFuture<'static, Result<T, NotAccepting>>;
 
 /// The slices under way. RabbitMQ's prefetch bounds them.
 #[derive(Default)]
-pub(super) struct UnsettledMessages {
+pub(super) struct InFlightMessages {
     /// The newest slice, while it waits for room in an inbox. No other may overtake it.
     handing_in: Option<(Wait<Pending>, Vec<Tag>)>,
     handed_in: VecDeque<(Pending, Vec<Tag>)>,
@@ -24,13 +24,13 @@ pub(super) struct UnsettledMessages {
 
 /// A slice of which everything is durable: in the history, or in the quarantine.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct SettledMessages {
     /// Of every message, in order.
     pub(super) tags: Vec<Tag>,
     pub(super) outcome: Outcome,
 }
 
-impl UnsettledMessages {
+impl InFlightMessages {
     /// Whether a slice may be handed in now.
     pub(super) fn has_room(&self) -> bool {
         self.handing_in.is_none()
@@ -48,7 +48,10 @@ impl UnsettledMessages {
     }
 
     /// The next slice that is durable. Pending also when there is none.
-    pub(super) fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<Result<Settled, NotAccepting>> {
+    pub(super) fn poll_settled(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<SettledMessages, NotAccepting>> {
         self.poll_handing_in(cx)?;
         if self.oldest.is_none() {
             let Some((pending, tags)) = self.handed_in.pop_front() else { return Poll::Pending };
@@ -58,7 +61,7 @@ impl UnsettledMessages {
         let outcome = ready!(durable.as_mut().poll(cx))?;
         let tags = std::mem::take(tags);
         self.oldest = None;
-        Poll::Ready(Ok(Settled { tags, outcome }))
+        Poll::Ready(Ok(SettledMessages { tags, outcome }))
     }
 
     fn poll_handing_in(&mut self, cx: &mut Context<'_>) -> Result<(), NotAccepting> {

@@ -18,7 +18,7 @@ const _: () =
 
 /// Times that tests shorten.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct AmqpLimits {
     /// How long connecting may take, until the consumer is there.
     pub connect_timeout: Duration,
     /// How often the queue is looked at: how many messages wait, and whether others consume them.
@@ -34,7 +34,7 @@ pub struct Limits {
     pub stop_max: Duration,
 }
 
-impl Default for Limits {
+impl Default for AmqpLimits {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(10),

@@ -13,7 +13,7 @@ use super::settlement::{Settlement, Verdict};
 use crate::metrics::ReportMetrics;
 
 #[derive(Debug)]
-pub(super) struct Metrics {
+pub(super) struct AmqpMetrics {
     pub(super) reports: ReportMetrics,
     pub(super) connects: LabelCounter,
     pub(super) disconnects: LabelCounter,
@@ -30,7 +30,7 @@ pub(super) struct Metrics {
     pub(super) rejected: Counter,
 }
 
-impl Default for Metrics {
+impl Default for AmqpMetrics {
     fn default() -> Self {
         Self {
             reports: ReportMetrics::new(WayIn::Amqp),
@@ -51,7 +51,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl AmqpMetrics {
     pub(super) fn receive(&self, delivery: &Delivery) {
         self.received.inc();
         self.received_bytes.inc_by(delivery.data.len() as u64);

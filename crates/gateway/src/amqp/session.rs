@@ -4,6 +4,7 @@
 //! A loop over what may happen next. What is told to RabbitMQ, and when the way in is attended, is
 //! decided elsewhere ([`Unsent`], [`Attendance`]).
 
+use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,21 +21,21 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::attendance::{Attendance, Look};
 use super::broker::Broker;
-use super::consumer::{Shared, stopped};
-use super::ending::Ending;
-use super::in_flight::{Settled, UnsettledMessages};
+use super::consumer::{AmqpShared, stopped};
+use super::ending::AmqpEnding;
+use super::in_flight::{InFlightMessages, SettledMessages};
 use super::limits::{MESSAGE_BYTES_MAX, SLICE_BYTES_MAX};
 use super::settlement::{Settlement, Tag, Unsent};
 use crate::decode::{self, Rules};
-use crate::metrics::Sender;
+use crate::metrics::ReportSender;
 
 /// A connection that consumes.
-pub(super) struct Session<'a> {
-    shared: &'a Shared,
+pub(super) struct AmqpSession<'a> {
+    shared: &'a AmqpShared,
     attendance: &'a mut Attendance,
     broker: Broker,
     deliveries: Consumer,
-    unsettled: UnsettledMessages,
+    in_flight: InFlightMessages,
     unsent: Unsent,
     sending: Option<BoxFuture<'static, lapin::Result<()>>>,
     looking: Option<BoxFuture<'static, lapin::Result<Look>>>,
@@ -53,9 +54,9 @@ struct Gathered {
     drained: bool,
 }
 
-impl<'a> Session<'a> {
+impl<'a> AmqpSession<'a> {
     pub(super) fn new(
-        shared: &'a Shared,
+        shared: &'a AmqpShared,
         attendance: &'a mut Attendance,
         broker: Broker,
         deliveries: Consumer,
@@ -67,7 +68,7 @@ impl<'a> Session<'a> {
             attendance,
             broker,
             deliveries,
-            unsettled: UnsettledMessages::default(),
+            in_flight: InFlightMessages::default(),
             unsent: Unsent::default(),
             sending: None,
             looking: None,
@@ -77,7 +78,7 @@ impl<'a> Session<'a> {
     }
 
     /// Works until the connection ends or the server stops; then nothing of it is left open.
-    pub(super) async fn run(mut self, shutdown: &mut watch::Receiver<bool>) -> Ending {
+    pub(super) async fn run(mut self, shutdown: &mut watch::Receiver<bool>) -> AmqpEnding {
         let ending = match self.work(shutdown).await {
             Ok(never) => match never {},
             Err(ending) => ending,
@@ -94,21 +95,21 @@ impl<'a> Session<'a> {
         ending
     }
 
-    async fn work(&mut self, shutdown: &mut watch::Receiver<bool>) -> Result<Never, Ending> {
+    async fn work(&mut self, shutdown: &mut watch::Receiver<bool>) -> Result<Infallible, AmqpEnding> {
         let mut look_again = interval(self.shared.limits.look_every);
         look_again.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.send_next();
             self.tell_attendance().await;
-            let Self { attendance, deliveries, unsettled, sending, looking, shared, .. } = self;
+            let Self { attendance, deliveries, in_flight, sending, looking, shared, .. } = self;
             tokio::select! {
                 biased;
-                () = stopped(shutdown) => return Err(Ending::Stopping),
+                () = stopped(shutdown) => return Err(AmqpEnding::Stopping),
                 sent = ready_in(sending) => sent?,
-                settled = poll_fn(|cx| unsettled.poll_settled(cx)) => self.settled(settled?),
+                settled = poll_fn(|cx| in_flight.poll_settled(cx)) => self.settled(settled?),
                 look = ready_in(looking) => self.looked(look?),
                 _ = look_again.tick() => self.look_again(),
-                gathered = poll_fn(|cx| poll_gather(deliveries, shared, attendance.awaits_drain(), cx)), if unsettled.has_room() => {
+                gathered = poll_fn(|cx| poll_gather(deliveries, shared, attendance.awaits_drain(), cx)), if in_flight.has_room() => {
                     self.take_in(gathered?);
                 }
             }
@@ -153,22 +154,22 @@ impl<'a> Session<'a> {
             self.attendance.receive(messages);
             self.unacknowledged += messages;
             self.shared.metrics.unacknowledged.inc_by(messages as i64);
-            self.unsettled.hand_in(&self.shared.intake, slice, tags);
+            self.in_flight.hand_in(&self.shared.intake, slice, tags);
         }
         if drained {
             self.attendance.drained();
         }
     }
 
-    fn settled(&mut self, settled: Settled) {
-        let Settled { tags, outcome: Outcome { accepted, rejected } } = settled;
+    fn settled(&mut self, settled: SettledMessages) {
+        let SettledMessages { tags, outcome: Outcome { accepted, rejected } } = settled;
         self.attendance.settle(tags.len() as u64);
         let reports = &self.shared.metrics.reports;
         reports.accepted(accepted.into());
         for Rejection { device, problem, .. } in &rejected {
             let (device, topic) = (device.as_ref(), Some(self.shared.source.queue.as_str()));
             // Who published it, RabbitMQ does not tell.
-            let sender = Sender { device, topic, login: "", client: "", peer: self.broker.peer() };
+            let sender = ReportSender { device, topic, login: "", client: "", peer: self.broker.peer() };
             reports.refused_from(problem, sender);
         }
         self.unsent.add(&tags, rejected.iter().map(|rejection| rejection.index));
@@ -199,44 +200,41 @@ impl<'a> Session<'a> {
 
     /// Ends the connection well, as far as it still goes: on a stop, what is under way becomes
     /// durable and is acknowledged.
-    async fn wind_up(&mut self, ending: &Ending) {
+    async fn wind_up(&mut self, ending: &AmqpEnding) {
         let ended = match ending {
-            Ending::Stopping => self.finish().await,
-            Ending::NotAccepting(_) => self.broker.close().await.map_err(Ending::from),
-            Ending::Cancelled | Ending::TimedOut | Ending::Broken(_) => return,
+            AmqpEnding::Stopping => self.finish().await,
+            AmqpEnding::NotAccepting(_) => self.broker.close().await.map_err(AmqpEnding::from),
+            AmqpEnding::Cancelled | AmqpEnding::TimedOut | AmqpEnding::Broken(_) => return,
         };
         if let Err(error) = ended {
             tracing::warn!(%error, "RabbitMQ will send again what was not acknowledged");
         }
     }
 
-    async fn finish(&mut self) -> Result<(), Ending> {
+    async fn finish(&mut self) -> Result<(), AmqpEnding> {
         self.broker.stop_consuming(self.deliveries.tag()).await?;
         loop {
             self.send_next();
-            if self.unsettled.is_empty() && self.sending.is_none() {
+            if self.in_flight.is_empty() && self.sending.is_none() {
                 break;
             }
-            let Self { unsettled, sending, .. } = self;
+            let Self { in_flight, sending, .. } = self;
             tokio::select! {
                 biased;
                 sent = ready_in(sending) => sent?,
-                settled = poll_fn(|cx| unsettled.poll_settled(cx)) => self.settled(settled?),
+                settled = poll_fn(|cx| in_flight.poll_settled(cx)) => self.settled(settled?),
             }
         }
         Ok(self.broker.close().await?)
     }
 }
 
-impl Drop for Session<'_> {
+impl Drop for AmqpSession<'_> {
     fn drop(&mut self) {
         self.shared.metrics.connected.set(0);
         self.shared.metrics.unacknowledged.dec_by(self.unacknowledged as i64);
     }
 }
-
-/// What working never comes to.
-enum Never {}
 
 /// The outcome of what is under way, if anything is; then nothing is any more.
 async fn ready_in<T>(under_way: &mut Option<BoxFuture<'static, T>>) -> T {
@@ -249,10 +247,10 @@ async fn ready_in<T>(under_way: &mut Option<BoxFuture<'static, T>>) -> T {
 /// Takes what has arrived, up to a slice. Ready without a message only if that is asked for.
 fn poll_gather(
     deliveries: &mut Consumer,
-    shared: &Shared,
+    shared: &AmqpShared,
     even_nothing: bool,
     cx: &mut Context<'_>,
-) -> Poll<Result<Gathered, Ending>> {
+) -> Poll<Result<Gathered, AmqpEnding>> {
     let rules = Rules::of(&shared.engine);
     let mut gathered = Gathered::default();
     while !gathered.is_full() {
@@ -263,7 +261,7 @@ fn poll_gather(
             }
             // What was gathered comes again over the next connection.
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error.into())),
-            Poll::Ready(None) => return Poll::Ready(Err(Ending::Cancelled)),
+            Poll::Ready(None) => return Poll::Ready(Err(AmqpEnding::Cancelled)),
             Poll::Pending => {
                 gathered.drained = true;
                 break;

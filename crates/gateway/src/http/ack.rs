@@ -14,35 +14,40 @@ use net::body::WholeBody;
 use net::problem;
 
 use super::answer::{self, Tally};
-use super::refusals::Sender;
-use super::{Refused, Shared, body};
+use super::refusals::HttpSender;
+use super::{HttpShared, RequestRefused, body};
 use crate::decode;
 
 /// `POST /v1/devices/{id}/ack`
 pub(super) async fn ack(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<HttpShared>>,
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Response {
-    let sender = Sender::of(&request);
+    let sender = HttpSender::of(&request);
     let id = match id {
         Ok(Path(id)) => id,
         Err(rejection) => return problem::response(&Problem::unreadable(format!("the path: {rejection}"))),
     };
     let (result, response) = match take(&shared, &sender, &id, request).await {
         Ok(tally) => ("answered", answer::tally(&tally)),
-        Err(Refused::NotTaken(result, problem)) => (result, problem::response(&problem)),
-        Err(Refused::Report(problem)) => ("answered", problem::response(&problem)),
+        Err(RequestRefused::NotTaken(result, problem)) => (result, problem::response(&problem)),
+        Err(RequestRefused::Report(problem)) => ("answered", problem::response(&problem)),
     };
     shared.metrics.bodies.count(result);
     response
 }
 
-async fn take(shared: &Shared, sender: &Sender, id: &str, request: Request) -> Result<Tally, Refused> {
+async fn take(
+    shared: &HttpShared,
+    sender: &HttpSender,
+    id: &str,
+    request: Request,
+) -> Result<Tally, RequestRefused> {
     let device = DeviceId::new(id).ok_or_else(|| {
         let detail =
             format!("device {} is not registered; POST /v1/devices registers one", decode::quoted(id));
-        Refused::Report(Problem::unknown("unknown_device", detail))
+        RequestRefused::Report(Problem::unknown("unknown_device", detail))
     })?;
     let body = body::whole(request.into_body(), &shared.memory, &sender.key);
     let WholeBody { bytes, held: _held } = body.await?;
@@ -54,7 +59,7 @@ async fn take(shared: &Shared, sender: &Sender, id: &str, request: Request) -> R
     let Outcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
     if let Some(rejection) = rejected.into_iter().next() {
         shared.refused(sender, Some(&device), &rejection.problem, "an answer to a command");
-        return Err(Refused::Report(rejection.problem));
+        return Err(RequestRefused::Report(rejection.problem));
     }
     shared.metrics.reports.accepted(accepted.into());
     let mut tally = Tally::default();

@@ -7,29 +7,33 @@ use net::body::{Pieces, WholeBody};
 use net::memory_budget::MemoryPart;
 use net::shares::SenderKey;
 
-use super::Refused;
+use super::RequestRefused;
 
 /// Reads a body that is one JSON object. Its memory is kept until the report is durable.
-pub(super) async fn whole(body: Body, memory: &MemoryPart, sender: &SenderKey) -> Result<WholeBody, Refused> {
+pub(super) async fn whole(
+    body: Body,
+    memory: &MemoryPart,
+    sender: &SenderKey,
+) -> Result<WholeBody, RequestRefused> {
     net::body::whole(body, JSON_BODY_BYTES_MAX, memory, sender).await.map_err(not_taken)
 }
 
 /// The next piece of an NDJSON body; `None` at its end. Dropping this before it is ready loses
 /// nothing.
-pub(super) async fn next(body: &mut Pieces) -> Result<Option<Bytes>, Refused> {
+pub(super) async fn next(body: &mut Pieces) -> Result<Option<Bytes>, RequestRefused> {
     body.next().await.map_err(not_taken)
 }
 
-fn not_taken(problem: Problem) -> Refused {
+fn not_taken(problem: Problem) -> RequestRefused {
     match problem.code {
         "body_too_large" => {
             let detail =
                 format!("a JSON body has at most {JSON_BODY_BYTES_MAX} bytes; send many reports as NDJSON");
-            Refused::NotTaken("too_large", Problem { detail, ..problem })
+            RequestRefused::NotTaken("too_large", Problem { detail, ..problem })
         }
-        "body_too_slow" => Refused::NotTaken("too_slow", problem),
+        "body_too_slow" => RequestRefused::NotTaken("too_slow", problem),
         // The sender is gone, so nobody will read this; it names the request in a log of the layer
         // above.
-        _ => Refused::NotTaken("broken_off", problem),
+        _ => RequestRefused::NotTaken("broken_off", problem),
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Lines {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
-    Within,
+    InLine,
     GivenOut,
     TooLong,
 }
@@ -37,7 +37,7 @@ enum Step<'a> {
     /// A blank line.
     Blank,
     /// A line within the chunk.
-    Within(&'a [u8]),
+    InChunk(&'a [u8]),
     /// A line that an earlier chunk began.
     Begun,
     TooLong,
@@ -59,7 +59,7 @@ impl Lines {
     pub(super) fn last(&mut self) -> Option<(u64, Line<'_>)> {
         let ended = match self.state {
             State::GivenOut => true,
-            State::Within => self.begun.is_empty(),
+            State::InLine => self.begun.is_empty(),
             State::TooLong => false,
         };
         if ended {
@@ -73,7 +73,7 @@ impl Lines {
     fn given<'a>(&'a self, step: Step<'a>) -> Option<(u64, Line<'a>)> {
         let line = match step {
             Step::Blank => return None,
-            Step::Within(line) => Line::Whole(line),
+            Step::InChunk(line) => Line::Whole(line),
             Step::Begun => Line::Whole(&self.begun),
             Step::TooLong => Line::TooLong(&self.begun),
         };
@@ -83,7 +83,7 @@ impl Lines {
     fn step<'chunk>(&mut self, chunk: &mut &'chunk [u8]) -> Option<Step<'chunk>> {
         if self.state == State::GivenOut {
             self.begun.clear();
-            self.state = State::Within;
+            self.state = State::InLine;
         }
         let Some(end) = chunk.iter().position(|byte| *byte == b'\n') else {
             self.begin(std::mem::take(chunk));
@@ -92,9 +92,9 @@ impl Lines {
         let piece = &chunk[..end];
         *chunk = &chunk[end + 1..];
         self.number += 1;
-        let within = self.state == State::Within && self.begun.is_empty();
-        if within && piece.len() <= NDJSON_LINE_BYTES_MAX {
-            return Some(if is_blank(piece) { Step::Blank } else { Step::Within(piece) });
+        let in_chunk = self.state == State::InLine && self.begun.is_empty();
+        if in_chunk && piece.len() <= NDJSON_LINE_BYTES_MAX {
+            return Some(if is_blank(piece) { Step::Blank } else { Step::InChunk(piece) });
         }
         self.begin(piece);
         Some(self.end())

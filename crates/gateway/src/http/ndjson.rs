@@ -14,8 +14,8 @@ use net::memory_budget::Reservation;
 use super::answer::Tally;
 use super::body;
 use super::lines::{Line, Lines};
-use super::refusals::Sender;
-use super::{Refused, Shared};
+use super::refusals::HttpSender;
+use super::{HttpShared, RequestRefused};
 use crate::decode::{self, Rules};
 
 /// Slices of one body that are handed in and not yet durable: enough to keep partitions and disk
@@ -33,7 +33,11 @@ const SLICE_HELD_BYTES_MAX: usize =
 const _: () = assert!(NDJSON_LINE_BYTES_MAX <= SLICE_BYTES_MAX, "a slice holds the longest line");
 
 /// Takes the whole body.
-pub(super) async fn take(shared: &Shared, sender: &Sender, body: Body) -> Result<Tally, Refused> {
+pub(super) async fn take(
+    shared: &HttpShared,
+    sender: &HttpSender,
+    body: Body,
+) -> Result<Tally, RequestRefused> {
     let mut run =
         Run { shared, sender, open: Open::default(), in_flight: VecDeque::new(), tally: Tally::default() };
     let (mut lines, mut body) = (Lines::default(), Pieces::of(body));
@@ -60,8 +64,8 @@ pub(super) async fn take(shared: &Shared, sender: &Sender, body: Body) -> Result
 }
 
 struct Run<'a> {
-    shared: &'a Shared,
-    sender: &'a Sender,
+    shared: &'a HttpShared,
+    sender: &'a HttpSender,
     open: Open,
     in_flight: VecDeque<InFlight<'a>>,
     tally: Tally,
@@ -134,7 +138,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<Tally, Refused> {
+    async fn finish(mut self) -> Result<Tally, RequestRefused> {
         if !self.open.is_empty() {
             self.hand_in().await?;
         }
@@ -186,7 +190,7 @@ fn line_too_long() -> Problem {
 
 /// A slice that is handed in.
 struct InFlight<'a> {
-    shared: &'a Shared,
+    shared: &'a HttpShared,
     /// `None` once it is awaited.
     pending: Option<Pending>,
     lines: Vec<(u64, Option<DeviceId>)>,

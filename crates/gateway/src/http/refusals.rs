@@ -11,14 +11,14 @@ use net::shares::SenderKey;
 
 /// Who sent reports: the address, and the name of the token that they came with.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sender {
+pub(super) struct HttpSender {
     peer: Option<SocketAddr>,
     login: Option<CallerName>,
     /// Whose share its bodies take.
     pub(super) key: SenderKey,
 }
 
-impl Sender {
+impl HttpSender {
     /// Of a request.
     pub(super) fn of(request: &Request) -> Self {
         let extensions = request.extensions();
@@ -36,7 +36,7 @@ impl Refusals {
     /// A report was refused; `from` says where among what was sent it is.
     pub(super) fn log(
         &self,
-        sender: &Sender,
+        sender: &HttpSender,
         device: Option<&DeviceId>,
         problem: &Problem,
         from: impl Display,

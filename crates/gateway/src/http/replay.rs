@@ -19,32 +19,34 @@ use engine::{Report, ReportContent};
 use net::problem;
 
 use super::answer::{self, Tally};
-use super::refusals::Sender;
-use super::{Refused, Shared};
+use super::refusals::HttpSender;
+use super::{HttpShared, RequestRefused};
 use crate::decode::kinds::KindForms;
 use crate::decode::{self, Rules};
 use crate::mqtt::NOT_ALLOWED;
 
 /// `POST /v1/quarantine/{id}/replay`
 pub(super) async fn replay(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<HttpShared>>,
     id: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Response {
-    let sender = Sender::of(&request);
+    let sender = HttpSender::of(&request);
     let id = match id {
         Ok(Path(id)) => id,
         Err(rejection) => return problem::response(&Problem::unreadable(format!("the path: {rejection}"))),
     };
     match hand_in_again(&shared, &sender, &id).await {
         Ok(tally) => answer::tally(&tally),
-        Err(Refused::NotTaken(_, problem) | Refused::Report(problem)) => problem::response(&problem),
+        Err(RequestRefused::NotTaken(_, problem) | RequestRefused::Report(problem)) => {
+            problem::response(&problem)
+        }
     }
 }
 
 /// Hands refused reports in again, as the route does. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Replayer(pub(super) Arc<Shared>);
+pub struct Replayer(pub(super) Arc<HttpShared>);
 
 impl Replayer {
     /// Hands one in; it leaves the quarantine when it is accepted.
@@ -52,30 +54,30 @@ impl Replayer {
     /// # Errors
     /// What the route answers: 404 `unknown_quarantined`, or why it is refused again.
     pub async fn replay(&self, id: EntityId) -> Result<(), Problem> {
-        match hand_in_again(&self.0, &Sender::default(), &id.to_text(QUARANTINE_ID_PREFIX)).await {
+        match hand_in_again(&self.0, &HttpSender::default(), &id.to_text(QUARANTINE_ID_PREFIX)).await {
             Ok(_) => Ok(()),
-            Err(Refused::NotTaken(_, problem) | Refused::Report(problem)) => Err(problem),
+            Err(RequestRefused::NotTaken(_, problem) | RequestRefused::Report(problem)) => Err(problem),
         }
     }
 }
 
-async fn hand_in_again(shared: &Shared, sender: &Sender, id: &str) -> Result<Tally, Refused> {
-    let quarantined = find(shared, id).await.map_err(Refused::Report)?;
+async fn hand_in_again(shared: &HttpShared, sender: &HttpSender, id: &str) -> Result<Tally, RequestRefused> {
+    let quarantined = find(shared, id).await.map_err(RequestRefused::Report)?;
     if quarantined.code == NOT_ALLOWED {
         let detail = "the login that sent it may not speak for this device; if the report is true, its device has to send it";
         let problem = Problem::not_allowed(NOT_ALLOWED, detail);
         shared.refused(sender, quarantined.device.as_ref(), &problem, "a replay");
-        return Err(Refused::Report(problem));
+        return Err(RequestRefused::Report(problem));
     }
     let slice = slice_of(&quarantined, &shared.kinds, Rules::of(&shared.engine));
     let outcome = shared.intake.submit(slice).await?.without_quarantine().durable().await?;
     if let Some(rejection) = outcome.rejected.into_iter().next() {
         shared.refused(sender, quarantined.device.as_ref(), &rejection.problem, "a replay");
-        return Err(Refused::Report(rejection.problem));
+        return Err(RequestRefused::Report(rejection.problem));
     }
     match shared.engine.discard_quarantined(quarantined.id).await {
         // Somebody else has discarded it meanwhile.
-        Err(problem) if problem.status != 404 => return Err(Refused::Report(problem)),
+        Err(problem) if problem.status != 404 => return Err(RequestRefused::Report(problem)),
         _ => {}
     }
     shared.metrics.reports.accepted(outcome.accepted.into());
@@ -84,7 +86,7 @@ async fn hand_in_again(shared: &Shared, sender: &Sender, id: &str) -> Result<Tal
     Ok(tally)
 }
 
-async fn find(shared: &Shared, id: &str) -> Result<Quarantined, Problem> {
+async fn find(shared: &HttpShared, id: &str) -> Result<Quarantined, Problem> {
     let unknown = || {
         let detail = format!("there is no refused report {}", decode::quoted(id));
         Problem::unknown("unknown_quarantined", detail)

@@ -11,22 +11,22 @@ use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::Shared;
-use super::handshake::greet;
-use super::limits::Limits;
+use super::MqttShared;
+use super::handshake::answer_connect;
+use super::limits::MqttLimits;
 
 /// Serves conversations of one engine, each of which is handed in; they share sessions like
 /// connections of one listener.
 #[derive(Clone, Debug)]
 pub struct Dialogues {
-    shared: Arc<Shared>,
+    shared: Arc<MqttShared>,
 }
 
 impl Dialogues {
     /// Open to everybody.
     #[must_use]
-    pub fn new(engine: Engine, limits: Limits) -> Self {
-        Self { shared: Arc::new(Shared::new(engine, limits)) }
+    pub fn new(engine: Engine, limits: MqttLimits) -> Self {
+        Self { shared: Arc::new(MqttShared::new(engine, limits)) }
     }
 
     /// Puts `fieldpost_mqtt_*` into the registry.
@@ -36,12 +36,12 @@ impl Dialogues {
 
     /// Serves one connection until it is closed and all that it handed in is settled.
     pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, mut stream: S) {
-        let greeting = Box::pin(greet(&mut stream, &self.shared, None, || true));
-        let greeted = timeout(self.shared.limits.connect_timeout, greeting).await;
-        match greeted.unwrap_or(Err("timeout")) {
-            Ok(greeted) => {
+        let handshake = Box::pin(answer_connect(&mut stream, &self.shared, None, || true));
+        let done = timeout(self.shared.limits.connect_timeout, handshake).await;
+        match done.unwrap_or(Err("timeout")) {
+            Ok(done) => {
                 self.shared.metrics.connects.count("accepted");
-                greeted.into_session(stream, &self.shared).run().await;
+                done.into_session(stream, &self.shared).run().await;
             }
             Err(result) => self.shared.metrics.connects.count(result),
         }

@@ -6,7 +6,7 @@ use rmqtt_codec::v5::DisconnectReasonCode as Code;
 
 /// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum MqttEnding {
     /// The client said goodbye; with MQTT 5 it may ask for its will all the same.
     Goodbye {
         with_will: bool,
@@ -47,7 +47,7 @@ pub(super) enum Violation {
     SubscriptionIdNotSupported,
 }
 
-impl Ending {
+impl MqttEnding {
     /// What the client is told with MQTT 5; `None` if there is nobody to tell, or nothing.
     pub(super) fn code(self) -> Option<Code> {
         match self {
@@ -140,13 +140,13 @@ impl Violation {
     }
 }
 
-impl From<Violation> for Ending {
+impl From<Violation> for MqttEnding {
     fn from(violation: Violation) -> Self {
         Self::Broke(violation)
     }
 }
 
-impl From<engine::intake::NotAccepting> for Ending {
+impl From<engine::intake::NotAccepting> for MqttEnding {
     fn from(_: engine::intake::NotAccepting) -> Self {
         Self::NotAccepting
     }

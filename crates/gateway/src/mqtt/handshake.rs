@@ -17,34 +17,34 @@ use tokio::time::sleep;
 
 use super::connect::{self, Hello};
 use super::keep_alive::KeepAlive;
-use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, Limits};
+use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, MqttLimits};
 use super::protocol::{ConnectionId, Protocol};
 use super::reply::Terms;
 use super::rights::Rights;
-use super::session::Session;
-use super::sessions::{Entered, Seat};
-use super::{Shared, Version, lingering_close, reply, scratch, wire};
+use super::session::MqttSession;
+use super::sessions::{Entered, SessionSlot};
+use super::{MqttShared, Version, lingering_close, reply, scratch, wire};
 use crate::decode::beginning;
 
 /// A client whose CONNECT is accepted.
 pub(super) struct HandshakeDone {
     hello: Hello,
     access: Rights,
-    seat: Seat,
+    slot: SessionSlot,
     of_login: CapacityPermit,
     protocol: Protocol,
 }
 
 impl HandshakeDone {
-    pub(super) fn into_session<S>(self, stream: S, shared: &Arc<Shared>) -> Session<S> {
+    pub(super) fn into_session<S>(self, stream: S, shared: &Arc<MqttShared>) -> MqttSession<S> {
         let Hello { keep_alive, will, session_expiry_secs, .. } = self.hello;
-        Session {
+        MqttSession {
             protocol: self.protocol,
             shared: Arc::clone(shared),
             stream,
             unflushed: false,
             _counted: Counted::new(&shared.metrics.connections),
-            seat: self.seat,
+            slot: self.slot,
             _of_login: self.of_login,
             access: self.access,
             will,
@@ -60,9 +60,9 @@ pub(super) type HandshakeRefused = &'static str;
 
 /// Waits for the CONNECT and answers it; `has_room` is asked then whether there is room for one
 /// more connection.
-pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    shared: &Arc<Shared>,
+    shared: &Arc<MqttShared>,
     peer: Option<SocketAddr>,
     has_room: impl FnOnce() -> bool,
 ) -> Result<HandshakeDone, HandshakeRefused> {
@@ -83,7 +83,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
             return Err(refuse(stream, version, reason).await);
         }
     };
-    let Some(of_login) = shared.sessions.place(principal.number, seats_max(&principal, shared)).await else {
+    let Some(of_login) = shared.sessions.place(principal.number, slots_max(&principal, shared)).await else {
         note_full_login(&hello, &principal, (shared, peer), "one more is refused");
         return Err(refuse(stream, version, Reason::QuotaExceeded).await);
     };
@@ -93,7 +93,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     if shared.engine.failure().is_some() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     }
-    let Some(Entered { seat, state, another_leaves }) = enter(&hello, &principal, shared).await else {
+    let Some(Entered { slot, state, another_leaves }) = enter(&hello, &principal, shared).await else {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
     if another_leaves {
@@ -107,7 +107,7 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     if state.is_some() {
         shared.metrics.sessions_resumed.inc();
     }
-    let (access, connection) = (Rights::new(principal), ConnectionId { number: seat.number(), peer });
+    let (access, connection) = (Rights::new(principal), ConnectionId { number: slot.number(), peer });
     let state = state.unwrap_or_default();
     let mut protocol = Protocol::new(Arc::clone(shared), hello.client, connection, access.clone(), state);
     let client_id = if hello.id_is_assigned { "" } else { &hello.client_id };
@@ -115,14 +115,14 @@ pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     }
     let protocol = protocol.going_on(unread, out);
-    Ok(HandshakeDone { hello, access, seat, of_login, protocol })
+    Ok(HandshakeDone { hello, access, slot, of_login, protocol })
 }
 
 /// Notes what follows from it that a login has all its connections.
 fn note_full_login(
     hello: &Hello,
     principal: &Principal,
-    (shared, peer): (&Shared, Option<SocketAddr>),
+    (shared, peer): (&MqttShared, Option<SocketAddr>),
     what: &'static str,
 ) {
     let log = &shared.metrics.full_logins;
@@ -137,13 +137,13 @@ fn note_full_login(
 }
 
 /// Enters among the connections of its login.
-async fn enter(hello: &Hello, principal: &Principal, shared: &Shared) -> Option<Entered> {
-    let seats_max = seats_max(principal, shared);
-    shared.sessions.enter(principal.number, &hello.client_id, hello.clean_start, seats_max).await
+async fn enter(hello: &Hello, principal: &Principal, shared: &MqttShared) -> Option<Entered> {
+    let slots_max = slots_max(principal, shared);
+    shared.sessions.enter(principal.number, &hello.client_id, hello.clean_start, slots_max).await
 }
 
-fn seats_max(principal: &Principal, shared: &Shared) -> usize {
-    let Limits { connections_max, connections_per_login_max, .. } = shared.limits;
+fn slots_max(principal: &Principal, shared: &MqttShared) -> usize {
+    let MqttLimits { connections_max, connections_per_login_max, .. } = shared.limits;
     let of_logins = shared.logins.as_ref();
     let of_logins =
         of_logins.map(|logins| logins.connections_max(principal, connections_max, connections_per_login_max));
@@ -151,7 +151,7 @@ fn seats_max(principal: &Principal, shared: &Shared) -> usize {
 }
 
 /// Who it is, or why it is not let in.
-fn let_in(hello: &Hello, shared: &Shared, peer: Option<SocketAddr>) -> Result<Arc<Principal>, Reason> {
+fn let_in(hello: &Hello, shared: &MqttShared, peer: Option<SocketAddr>) -> Result<Arc<Principal>, Reason> {
     let Some(logins) = &shared.logins else { return Ok(Arc::clone(&shared.anybody)) };
     let found = match &hello.credentials {
         Some(credentials) => logins.find(credentials).ok_or(Reason::BadUserNameOrPassword),
@@ -175,7 +175,7 @@ fn let_in(hello: &Hello, shared: &Shared, peer: Option<SocketAddr>) -> Result<Ar
 
 /// Brings what the client asks for within our limits. What cannot be told to a client of 3.1.1
 /// stays as it asked.
-fn agree(hello: &mut Hello, session_present: bool, limits: &Limits) -> Terms {
+fn agree(hello: &mut Hello, session_present: bool, limits: &MqttLimits) -> Terms {
     let mut terms = Terms { session_present, ..Terms::default() };
     if hello.id_is_assigned {
         terms.assigned_id = Some(hello.client_id.clone());
@@ -201,7 +201,7 @@ type Received = Result<(Hello, Vec<u8>), connect::Refusal>;
 
 async fn receive_hello<S: AsyncRead + Unpin>(
     stream: &mut S,
-    shared: &Shared,
+    shared: &MqttShared,
 ) -> Result<Received, HandshakeRefused> {
     let mut bytes = Vec::new();
     loop {
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     /// A CONNECT of this version, with this keep-alive.
-    fn greeting(version: Version, keep_alive: u16) -> Hello {
+    fn hello(version: Version, keep_alive: u16) -> Hello {
         let (level, properties): (u8, &[u8]) = match version {
             Version::V311 => (4, b""),
             Version::V5 => (5, b"\0"),
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn nobody_goes_without_a_keep_alive() {
-        let limits = Limits::default();
+        let limits = MqttLimits::default();
         let longest = limits.keep_alive_max.get();
         for (version, asked, kept, told) in [
             (Version::V311, 0, KEEP_ALIVE_OF_NONE_SECS, None),
@@ -288,7 +288,7 @@ mod tests {
             (Version::V5, longest + 1, longest, Some(longest)),
             (Version::V5, 60, 60, None),
         ] {
-            let mut hello = greeting(version, asked);
+            let mut hello = hello(version, asked);
             let terms = agree(&mut hello, false, &limits);
             assert_eq!((hello.keep_alive, terms.keep_alive), (kept, told), "{version:?}, {asked} s");
         }

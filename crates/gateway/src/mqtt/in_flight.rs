@@ -47,7 +47,7 @@ struct Receipts {
 
 /// Why a publish was refused, and what is known of who sent it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refused<'a> {
+pub(super) struct RefusedPublish<'a> {
     pub(super) problem: &'a Problem,
     pub(super) device: Option<&'a DeviceId>,
     pub(super) topic: Option<&'a str>,
@@ -72,7 +72,7 @@ pub(super) enum Wants {
 
 /// A slice whose outcome is durable: the oldest of its connection.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct SettledReports {
     receipts: Receipts,
     outcome: Outcome,
 }
@@ -162,7 +162,10 @@ impl UnacknowledgedReports {
     }
 
     /// The next slice that is durable. Pending also when there is none.
-    pub(super) fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<Result<Settled, NotAccepting>> {
+    pub(super) fn poll_settled(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<SettledReports, NotAccepting>> {
         self.poll_handed_in(cx)?;
         if self.oldest.is_none() {
             let Some((pending, receipts)) = self.handed_in.pop_front() else { return Poll::Pending };
@@ -182,7 +185,7 @@ impl UnacknowledgedReports {
             // An idle connection holds no buffer.
             self.handed_in = VecDeque::new();
         }
-        Poll::Ready(Ok(Settled { receipts, outcome }))
+        Poll::Ready(Ok(SettledReports { receipts, outcome }))
     }
 
     fn poll_handed_in(&mut self, cx: &mut Context<'_>) -> Result<(), NotAccepting> {
@@ -200,13 +203,13 @@ impl Drop for UnacknowledgedReports {
     }
 }
 
-impl Settled {
+impl SettledReports {
     pub(super) fn accepted(&self) -> u32 {
         self.outcome.accepted
     }
 
     /// The receipts in order, each with why its report was refused.
-    pub(super) fn receipts(&self) -> impl Iterator<Item = (Receipt, Option<Refused<'_>>)> {
+    pub(super) fn receipts(&self) -> impl Iterator<Item = (Receipt, Option<RefusedPublish<'_>>)> {
         let mut rejected = self.outcome.rejected.iter().peekable();
         let mut topics = self.receipts.refused_topics.iter().peekable();
         let mut index = 0;
@@ -215,10 +218,8 @@ impl Settled {
                 return (*receipt, None);
             }
             let topic = topics.next_if(|(of, _)| *of == index).map(|(_, topic)| &**topic);
-            let refused = rejected.next_if(|rejection| rejection.index == index).map(|rejection| Refused {
-                problem: &rejection.problem,
-                device: rejection.device.as_ref(),
-                topic,
+            let refused = rejected.next_if(|rejection| rejection.index == index).map(|rejection| {
+                RefusedPublish { problem: &rejection.problem, device: rejection.device.as_ref(), topic }
             });
             index += 1;
             (*receipt, refused)
@@ -245,7 +246,7 @@ mod tests {
             (6, Wants::PubAck),
         ];
         let of = receipts.map(|(packet_id, wants)| Receipt { packet_id, wants }).into();
-        let settled = Settled {
+        let settled = SettledReports {
             receipts: Receipts { of, bytes: 0, refused_topics: vec![(3, "t".into())] },
             outcome: Outcome { accepted: 3, rejected: vec![rejection(0, "a"), rejection(3, "b")] },
         };

@@ -8,7 +8,7 @@ use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// The limits of a listener that a caller may set.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct MqttLimits {
     /// Most connections at a time; one more is refused with "server busy". An idle one takes less
     /// than 1.5 KiB here.
     pub connections_max: usize,
@@ -17,7 +17,7 @@ pub struct Limits {
     pub connections_per_login_max: usize,
     /// Most connections without a complete CONNECT. At the limit, those without progress are
     /// closed, and new ones wait to be accepted.
-    pub greeting_max: usize,
+    pub handshakes_max: usize,
     /// Largest packet, in bytes, its fixed header included. Values are far smaller; heartbeats may
     /// carry anything.
     pub packet_bytes_max: u32,
@@ -44,12 +44,12 @@ pub struct Limits {
     pub settle_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for MqttLimits {
     fn default() -> Self {
         Self {
             connections_max: 65_536,
             connections_per_login_max: 65_536,
-            greeting_max: 4_096,
+            handshakes_max: 4_096,
             packet_bytes_max: 256 * 1_024,
             unacknowledged_max: NonZeroU16::new(1_024).unwrap_or(NonZeroU16::MIN),
             subscriptions_max: 64,
@@ -65,10 +65,10 @@ impl Default for Limits {
 
 /// How long a newcomer waits for one of its login to be over, where too many are ending.
 pub(super) const ENDING_WAIT: Duration = Duration::from_secs(1);
-/// How many connections of a login there may be that has so many seats: one in eight more, which
-/// gave up its seat and settles what it handed in, or waits for such a one.
-pub(super) fn connections_with_ending_max(seats_max: usize) -> usize {
-    seats_max.saturating_add(seats_max / 8 + 1)
+/// How many connections of a login there may be that has so many slots: one in eight more, which
+/// gave up its slot and settles what it handed in, or waits for such a one.
+pub(super) fn connections_with_ending_max(slots_max: usize) -> usize {
+    slots_max.saturating_add(slots_max / 8 + 1)
 }
 
 /// The keep-alive of a client of 3.1.1 that asks for none, in seconds: the longest that can be

@@ -1,5 +1,6 @@
-//! Takes connections in, greets them, and sees them out when the server stops.
+//! Accepts connections, has their handshakes done, and ends them when the server stops.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, Span, debug_span};
 
-use super::Shared;
+use super::MqttShared;
 use super::downlink::CommandRoutes;
-use super::handshake::{HandshakeRefused, greet};
-use super::limits::{Limits, TCP_KEEPALIVE};
+use super::handshake::{HandshakeRefused, answer_connect};
+use super::limits::{MqttLimits, TCP_KEEPALIVE};
 use super::mirror::Mirror;
 use crate::decode::kinds::KindForms;
 
@@ -32,19 +33,19 @@ use crate::decode::kinds::KindForms;
 #[derive(Debug)]
 pub struct MqttListener {
     listener: TcpListener,
-    shared: Shared,
+    shared: MqttShared,
     tls: Option<TlsSource>,
     files: OpenFiles,
 }
 
 impl MqttListener {
-    /// Binds; nobody is greeted before [`MqttListener::run`]. Open to everybody, and without TLS.
+    /// Binds; nobody is accepted before [`MqttListener::run`]. Open to everybody, and without TLS.
     ///
     /// # Errors
     /// When the address cannot be bound.
-    pub async fn bind(address: SocketAddr, engine: Engine, limits: Limits) -> io::Result<Self> {
+    pub async fn bind(address: SocketAddr, engine: Engine, limits: MqttLimits) -> io::Result<Self> {
         let listener = listen::bind(address)?;
-        Ok(Self { listener, shared: Shared::new(engine, limits), tls: None, files: OpenFiles::default() })
+        Ok(Self { listener, shared: MqttShared::new(engine, limits), tls: None, files: OpenFiles::default() })
     }
 
     /// Lets in only who has one of these logins.
@@ -105,10 +106,10 @@ impl MqttListener {
         shared.commands = Some(commands);
         let (shared, tls) = (Arc::new(shared), tls.as_ref());
         let places = Places::new(&shared.limits, files);
-        let for_greeting = shutdown.clone();
+        let for_handshakes = shutdown.clone();
         shared.intake.attend(true).await;
         tokio::select! {
-            never = accept_all(&listener, &shared, tls, &places, &for_greeting) => match never {},
+            never = accept_all(&listener, &shared, tls, &places, &for_handshakes) => match never {},
             () = stopped(&mut shutdown) => {}
         }
         drop(listener);
@@ -129,7 +130,7 @@ struct Showing {
 }
 
 impl Showing {
-    fn begin(shared: &Shared) -> Self {
+    fn begin(shared: &MqttShared) -> Self {
         let mirror = Mirror::of(&shared.engine, &shared.labels, &shared.kinds, shared.metrics.mirror.clone());
         let shows = Arc::clone(&mirror);
         Self { mirror, thread: Some(spawn_blocking(move || shows.run())) }
@@ -155,35 +156,35 @@ impl Drop for Showing {
 #[derive(Debug)]
 struct Places {
     serving: Arc<Capacity>,
-    greeting: Arc<ConnectionPool>,
+    handshaking: Arc<ConnectionPool>,
 }
 
 impl Places {
-    fn new(limits: &Limits, files: OpenFiles) -> Self {
+    fn new(limits: &MqttLimits, files: OpenFiles) -> Self {
         Self {
             serving: Arc::new(Capacity::new(limits.connections_max)),
-            greeting: Arc::new(ConnectionPool::of_handshakes(Capacity::within(limits.greeting_max, files))),
+            handshaking: Arc::new(ConnectionPool::of_handshakes(Capacity::within(
+                limits.handshakes_max,
+                files,
+            ))),
         }
     }
 
     async fn all_left(&self) {
-        self.greeting.all_left().await;
+        self.handshaking.all_left().await;
         self.serving.all_left().await;
     }
 }
 
-/// What accepting never comes to.
-enum Never {}
-
-/// A new connection waits to be accepted while others are greeted: a crowd that connects at once,
-/// as after a start, is let in one after the other.
+/// A new connection waits while others are in their handshakes: a crowd that connects at once, as
+/// after a start, is let in one after the other.
 async fn accept_all(
     listener: &TcpListener,
-    shared: &Arc<Shared>,
+    shared: &Arc<MqttShared>,
     tls: Option<&TlsSource>,
     places: &Places,
     shutdown: &watch::Receiver<bool>,
-) -> Never {
+) -> Infallible {
     let (mut backoff, handshakes) = (AcceptBackoff::new("MQTT"), Handshakes::new());
     loop {
         let Some((stream, peer)) = backoff.accept(listener).await else {
@@ -191,29 +192,29 @@ async fn accept_all(
             continue;
         };
         // Who it is says whether somebody has to leave for it.
-        let Some(guest) = places.greeting.enter_in_turn(peer).await else {
+        let Some(pooled) = places.handshaking.enter_in_turn(peer).await else {
             shared.metrics.connects.count("crowded");
             continue;
         };
-        let greeting = NewConnection {
+        let connection = NewConnection {
             deadline: Instant::now() + shared.limits.connect_timeout,
             shared: Arc::clone(shared),
             serving: Arc::clone(&places.serving),
-            guest,
+            pooled,
             shutdown: shutdown.clone(),
         };
         let span = debug_span!("mqtt", %peer);
         let tls = tls.map(|source| (source.load_full(), handshakes.clone()));
-        let served = greeting.receive(stream, tls, span.clone());
+        let served = connection.receive(stream, tls, span.clone());
         tokio::spawn(served.instrument(span));
     }
 }
 
-/// How a new connection is greeted.
+/// A connection in its handshake.
 struct NewConnection {
-    shared: Arc<Shared>,
+    shared: Arc<MqttShared>,
     serving: Arc<Capacity>,
-    guest: PooledConnection,
+    pooled: PooledConnection,
     /// When its CONNECT must be answered.
     deadline: Instant,
     shutdown: watch::Receiver<bool>,
@@ -241,15 +242,15 @@ impl NewConnection {
         handshakes: Handshakes,
         span: Span,
     ) {
-        let Self { guest, deadline, shutdown, .. } = &mut self;
-        let agreed = async { handshakes.agree(stream, config, guest).await.map_err(|_| "tls_failed") };
-        match in_time(*deadline, guest, shutdown, agreed).await {
+        let Self { pooled, deadline, shutdown, .. } = &mut self;
+        let agreed = async { handshakes.agree(stream, config, pooled).await.map_err(|_| "tls_failed") };
+        match in_time(*deadline, pooled, shutdown, agreed).await {
             Ok(stream) => self.converse(stream, span).await,
             Err(result) => self.not_accepted(result),
         }
     }
 
-    /// The session is a task of its own, so that it keeps nothing of what greeting needed.
+    /// The session is a task of its own, so that it keeps nothing of what the handshake needed.
     async fn converse<S>(mut self, mut stream: S, span: Span)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -260,17 +261,17 @@ impl NewConnection {
             place = serving.take();
             place.is_some()
         };
-        let Self { guest, deadline, shutdown, .. } = &mut self;
-        let mut watched = guest.watch(&mut stream);
-        let greeting = greet(&mut watched, &shared, Some(guest.peer()), has_room);
-        let greeted = in_time(*deadline, guest, shutdown, greeting).await;
-        match (greeted, place) {
-            (Ok(greeted), Some(place)) => {
+        let Self { pooled, deadline, shutdown, .. } = &mut self;
+        let mut watched = pooled.watch(&mut stream);
+        let handshake = answer_connect(&mut watched, &shared, Some(pooled.peer()), has_room);
+        let done = in_time(*deadline, pooled, shutdown, handshake).await;
+        match (done, place) {
+            (Ok(done), Some(place)) => {
                 shared.metrics.connects.count("accepted");
-                let session = greeted.into_session(stream, &shared);
-                tokio::spawn(session.in_place(place, self.guest.into_file()).instrument(span));
+                let session = done.into_session(stream, &shared);
+                tokio::spawn(session.in_place(place, self.pooled.into_file()).instrument(span));
             }
-            // Who is greeted has a place.
+            // Whose handshake is done has a place.
             (Ok(_), None) => self.not_accepted("busy"),
             (Err(result), _) => self.not_accepted(result),
         }
@@ -285,13 +286,13 @@ impl NewConnection {
 /// Gives up what takes too long, and everything when the listener stops.
 async fn in_time<T>(
     deadline: Instant,
-    guest: &PooledConnection,
+    pooled: &PooledConnection,
     shutdown: &mut watch::Receiver<bool>,
-    greeting: impl Future<Output = Result<T, HandshakeRefused>>,
+    handshake: impl Future<Output = Result<T, HandshakeRefused>>,
 ) -> Result<T, HandshakeRefused> {
     tokio::select! {
-        greeted = timeout_at(deadline, greeting) => greeted.unwrap_or(Err("timeout")),
-        () = guest.evicted() => Err("shown_out"),
+        done = timeout_at(deadline, handshake) => done.unwrap_or(Err("timeout")),
+        () = pooled.evicted() => Err("shown_out"),
         () = stopped(shutdown) => Err("stopping"),
     }
 }

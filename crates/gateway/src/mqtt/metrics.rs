@@ -54,7 +54,7 @@ impl CommandMetrics {
 }
 
 #[derive(Debug)]
-pub(super) struct Metrics {
+pub(super) struct MqttMetrics {
     pub(super) mirror: MirrorMetrics,
     pub(super) commands: CommandMetrics,
     pub(super) reports: ReportMetrics,
@@ -80,7 +80,7 @@ pub(super) struct Metrics {
     pub(super) accept_errors: Counter,
 }
 
-impl Default for Metrics {
+impl Default for MqttMetrics {
     fn default() -> Self {
         Self {
             mirror: MirrorMetrics {
@@ -114,7 +114,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl MqttMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         self.reports.register(registry);
         self.connects.register(registry, "fieldpost_mqtt_connects", "Connections by what came of them");

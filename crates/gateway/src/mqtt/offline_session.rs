@@ -2,7 +2,7 @@
 //! it has not released, and a will that waits. Sessions live as long as the server runs, not
 //! longer.
 //!
-//! A session waits here in its client's seat, so that the client finds it the way it would find an
+//! A session waits here in its client's slot, so that the client finds it the way it would find an
 //! older connection.
 
 use std::future::poll_fn;
@@ -16,26 +16,26 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-use super::Shared;
-use super::ending::Ending;
+use super::MqttShared;
+use super::ending::MqttEnding;
 use super::limits::{ABSENT_SESSION_BYTES, ABSENT_UNIT_BYTES};
 use super::qos2::Qos2Exchanges;
 use super::rights::Rights;
-use super::sessions::Seat;
+use super::sessions::SessionSlot;
 use super::subscriptions::Subscriptions;
-use super::will::{Testator, Will};
+use super::will::{Will, WillOwner};
 
 /// What of a session outlives its connection.
 #[derive(Debug, Default)]
 pub(super) struct SessionState {
     pub(super) subscriptions: Subscriptions,
-    pub(super) handshakes: Qos2Exchanges,
+    pub(super) qos2: Qos2Exchanges,
 }
 
 impl SessionState {
     /// What it takes here, in bytes.
     fn bytes(&self) -> usize {
-        ABSENT_SESSION_BYTES + self.subscriptions.bytes() + self.handshakes.bytes()
+        ABSENT_SESSION_BYTES + self.subscriptions.bytes() + self.qos2.bytes()
     }
 }
 
@@ -91,8 +91,8 @@ impl Drop for SessionPermit {
 
 /// A session whose client is away.
 pub(super) struct OfflineSession {
-    pub(super) shared: Arc<Shared>,
-    pub(super) seat: Seat,
+    pub(super) shared: Arc<MqttShared>,
+    pub(super) slot: SessionSlot,
     pub(super) access: Rights,
     /// Where its client was.
     pub(super) peer: Option<SocketAddr>,
@@ -112,7 +112,7 @@ impl OfflineSession {
             let due = self.will.as_ref().map_or(self.until, |(_, due)| *due);
             tokio::select! {
                 biased;
-                ending = poll_fn(|cx| self.seat.poll_order(cx)) => break Some(ending),
+                ending = poll_fn(|cx| self.slot.poll_order(cx)) => break Some(ending),
                 () = sleep_until(due) => {}
             }
             if self.will.is_none() {
@@ -120,23 +120,23 @@ impl OfflineSession {
             }
             self.apply_will().await;
         };
-        let Self { seat, state, permit, .. } = match ending {
-            Some(Ending::TakenOver { clean_start: true } | Ending::OverLoginLimit) => {
+        let Self { slot, state, permit, .. } = match ending {
+            Some(MqttEnding::TakenOver { clean_start: true } | MqttEnding::OverLoginLimit) => {
                 // Its session ends here, and so does the wait of its will.
                 self.apply_will().await;
                 return;
             }
-            Some(Ending::TakenOver { clean_start: false }) => self,
+            Some(MqttEnding::TakenOver { clean_start: false }) => self,
             _ => return,
         };
-        seat.hand_over(state);
+        slot.hand_over(state);
         drop(permit);
     }
 
     async fn apply_will(&mut self) {
         let Some((will, _)) = self.will.take() else { return };
-        let client = self.seat.client_id();
-        let of = Testator { access: &self.access, client, peer: self.peer };
+        let client = self.slot.client_id();
+        let of = WillOwner { access: &self.access, client, peer: self.peer };
         if will.apply(of, &self.shared).await.is_err() {
             tracing::debug!(client, "a will was not applied: the server is not accepting");
         }
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn what_a_session_keeps_is_weighed() {
         let mut state = SessionState::default();
-        state.handshakes.begin(1, 0, 9);
-        assert_eq!(state.bytes(), ABSENT_SESSION_BYTES + state.handshakes.bytes());
-        assert!(state.handshakes.bytes() > 0);
+        state.qos2.begin(1, 0, 9);
+        assert_eq!(state.bytes(), ABSENT_SESSION_BYTES + state.qos2.bytes());
+        assert!(state.qos2.bytes() > 0);
     }
 }

@@ -23,9 +23,9 @@ use self::commands::CommandReceiver;
 use self::presence_updates::PendingAnswer;
 use super::aliases::Aliases;
 use super::control::{self, Control};
-use super::ending::{Ending, Violation};
+use super::ending::{MqttEnding, Violation};
 use super::fan_out::Watcher;
-use super::in_flight::{Arrivals, Receipt, Refused, UnacknowledgedReports, Wants};
+use super::in_flight::{Arrivals, Receipt, RefusedPublish, UnacknowledgedReports, Wants};
 use super::labels::Answer;
 use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
 use super::mirror::ReportCopy;
@@ -36,13 +36,13 @@ use super::reply::{self, Client};
 use super::rights::{Rights, Unknown};
 use super::subscriptions::Subscriptions;
 use super::wire::{self, Packet};
-use super::{Shared, Version};
+use super::{MqttShared, Version};
 use crate::decode::Rules;
-use crate::metrics::Sender;
+use crate::metrics::ReportSender;
 
 /// The conversation with one client.
 pub(super) struct Protocol {
-    shared: Arc<Shared>,
+    shared: Arc<MqttShared>,
     client: Client,
     access: Rights,
     unacknowledged: UnacknowledgedReports,
@@ -54,7 +54,7 @@ pub(super) struct Protocol {
     /// What waits to be written.
     pub(super) out: BytesMut,
     subscriptions: Subscriptions,
-    handshakes: Qos2Exchanges,
+    qos2: Qos2Exchanges,
     aliases: Aliases,
     counted: Counted,
     /// A packet was used since somebody asked.
@@ -89,12 +89,12 @@ pub(super) struct ConnectionId {
 
 /// Why a packet is not used.
 enum Stop {
-    Ends(Ending),
+    Ends(MqttEnding),
     /// The labels of these devices have to be known first.
     Asks(Vec<DeviceId>),
 }
 
-impl<E: Into<Ending>> From<E> for Stop {
+impl<E: Into<MqttEnding>> From<E> for Stop {
     fn from(ending: E) -> Self {
         Self::Ends(ending.into())
     }
@@ -110,7 +110,7 @@ struct Counted {
 impl Protocol {
     /// With the session that the client goes on with.
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<MqttShared>,
         client: Client,
         connection: ConnectionId,
         access: Rights,
@@ -121,9 +121,9 @@ impl Protocol {
             shared.limits.unacknowledged_max.get().into(),
             metrics.unacknowledged.clone(),
         );
-        let SessionState { subscriptions, handshakes } = state;
+        let SessionState { subscriptions, qos2 } = state;
         metrics.subscriptions.inc_by(subscriptions.len() as i64);
-        metrics.unreleased.inc_by(handshakes.len() as i64);
+        metrics.unreleased.inc_by(qos2.len() as i64);
         let mut protocol = Self {
             shared,
             client,
@@ -133,7 +133,7 @@ impl Protocol {
             held_back: false,
             out: BytesMut::new(),
             subscriptions,
-            handshakes,
+            qos2,
             aliases: Aliases::default(),
             counted: Counted::default(),
             used_packet: false,
@@ -203,9 +203,9 @@ impl Protocol {
     }
 
     /// Takes what was received; nothing is the end.
-    pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<(), Ending> {
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<(), MqttEnding> {
         if bytes.is_empty() {
-            return Err(Ending::Gone);
+            return Err(MqttEnding::Gone);
         }
         self.shared.metrics.received_bytes.inc_by(bytes.len() as u64);
         if !self.unread.is_empty() {
@@ -219,7 +219,7 @@ impl Protocol {
     }
 
     /// Goes on with what was received.
-    pub(super) fn resume(&mut self) -> Result<(), Ending> {
+    pub(super) fn resume(&mut self) -> Result<(), MqttEnding> {
         let bytes = std::mem::take(&mut self.unread);
         let (used, result) = self.use_packets(&bytes);
         self.unread = if used == 0 { bytes } else { bytes[used..].to_vec() };
@@ -228,11 +228,11 @@ impl Protocol {
 
     /// Tells how much is held now. A large packet that has begun must not grow where there is no
     /// room for it.
-    fn count(&mut self) -> Result<(), Ending> {
+    fn count(&mut self) -> Result<(), MqttEnding> {
         let unread = self.unread.capacity();
         let (behind, begun) = if self.held_back { (unread, 0) } else { (0, unread) };
         self.count_as(Counted { held: self.unacknowledged.bytes() + behind, begun });
-        if begun > BEGUN_BYTES_FREE && self.shared.begun.is_full() { Err(Ending::NoRoom) } else { Ok(()) }
+        if begun > BEGUN_BYTES_FREE && self.shared.begun.is_full() { Err(MqttEnding::NoRoom) } else { Ok(()) }
     }
 
     fn count_as(&mut self, now: Counted) {
@@ -243,7 +243,7 @@ impl Protocol {
 
     /// Uses the whole packets at the front of `bytes`, as far as there is room: how many bytes they
     /// are.
-    fn use_packets(&mut self, bytes: &[u8]) -> (usize, Result<(), Ending>) {
+    fn use_packets(&mut self, bytes: &[u8]) -> (usize, Result<(), MqttEnding>) {
         let rules = Rules::of(&self.shared.engine);
         let reports_max = self.unacknowledged.room().min(SLICE_REPORTS_MAX);
         let mut arrivals = Arrivals::of(self.connection.number);
@@ -300,7 +300,7 @@ impl Protocol {
             Control::Subscribe { packet_id, filters } => self.subscribe(packet_id, &filters, answers)?,
             Control::Unsubscribe { packet_id, filters } => self.unsubscribe(packet_id, &filters)?,
             Control::Goodbye { with_will, session_expiry_secs } => {
-                return Err(Ending::Goodbye { with_will, session_expiry_secs }.into());
+                return Err(MqttEnding::Goodbye { with_will, session_expiry_secs }.into());
             }
         }
         Ok(())
@@ -313,7 +313,7 @@ impl Protocol {
         (rules, answers): (Rules, &[Answer]),
     ) -> Result<(), Stop> {
         let publish = wire::publish(self.client.version, packet)?;
-        let handshakes_max = self.handshakes_max();
+        let qos2_max = self.qos2_max();
         let topic = self.aliases.resolve(publish.topic, publish.alias)?;
         let decoded = self.shared.kinds.publish(topic, publish.payload, publish.id, rules);
         let known = self.shared.known(answers);
@@ -324,7 +324,7 @@ impl Protocol {
             QoS::AtLeastOnce => Wants::PubAck,
             QoS::ExactlyOnce => {
                 let content = hash::derived(hash::derived(0, topic.as_bytes()), publish.payload);
-                match self.handshakes.begin(publish.packet_id, content, handshakes_max) {
+                match self.qos2.begin(publish.packet_id, content, qos2_max) {
                     Begun::New => {
                         self.shared.metrics.unreleased.inc();
                     }
@@ -344,7 +344,7 @@ impl Protocol {
     }
 
     fn release(&mut self, packet_id: u16) -> Result<(), Violation> {
-        let known = match self.handshakes.release(packet_id) {
+        let known = match self.qos2.release(packet_id) {
             Released::Done => {
                 self.shared.metrics.unreleased.dec();
                 true
@@ -366,9 +366,9 @@ impl Protocol {
             metrics.reports.accepted(settled.accepted().into());
             let mut acks = 0;
             for (receipt, refused) in settled.receipts() {
-                if let Some(Refused { problem, device, topic }) = refused {
+                if let Some(RefusedPublish { problem, device, topic }) = refused {
                     let (login, peer) = (self.access.username(), self.connection.peer);
-                    let sender = Sender { device, topic, login, client: client_id, peer };
+                    let sender = ReportSender { device, topic, login, client: client_id, peer };
                     metrics.reports.refused_from(problem, sender);
                 }
                 acks += u64::from(receipt.wants != Wants::Nothing);
@@ -388,15 +388,15 @@ impl Protocol {
             Wants::PubRec => {
                 if problem.is_some() && self.client.version == Version::V5 {
                     // A reason of refusal ends the handshake.
-                    self.handshakes.refused(packet_id);
+                    self.qos2.refused(packet_id);
                     self.shared.metrics.unreleased.dec();
                 } else {
-                    self.handshakes.received(packet_id);
+                    self.qos2.received(packet_id);
                 }
                 self.client.pubrec(packet_id, problem, &mut self.out);
             }
             Wants::PubRecAgain => {
-                let known = self.handshakes.is_received(packet_id);
+                let known = self.qos2.is_received(packet_id);
                 self.client.pubrec_again(packet_id, known, &mut self.out);
             }
         }
@@ -404,7 +404,7 @@ impl Protocol {
 
     /// QoS 2 publishes that may be under way. A client of 3.1.1 knows no such limit, and stopping
     /// to read would keep its releases from us: it may use every packet id.
-    fn handshakes_max(&self) -> usize {
+    fn qos2_max(&self) -> usize {
         match self.client.version {
             Version::V311 => usize::from(u16::MAX),
             Version::V5 => self.shared.limits.unacknowledged_max.get().into(),
@@ -418,17 +418,17 @@ impl Protocol {
         self.route_no_more();
         SessionState {
             subscriptions: std::mem::take(&mut self.subscriptions),
-            handshakes: std::mem::take(&mut self.handshakes).durable(),
+            qos2: std::mem::take(&mut self.qos2).durable(),
         }
     }
 
     fn uncount(&self) {
         self.shared.metrics.subscriptions.dec_by(self.subscriptions.len() as i64);
-        self.shared.metrics.unreleased.dec_by(self.handshakes.len() as i64);
+        self.shared.metrics.unreleased.dec_by(self.qos2.len() as i64);
     }
 
     /// Sends an MQTT 5 client a DISCONNECT with the reason; in 3.1.1 only clients send one.
-    pub(super) fn send_disconnect(&mut self, ending: Ending) {
+    pub(super) fn send_disconnect(&mut self, ending: MqttEnding) {
         let Some(code) = ending.code() else { return };
         if let Err(violation) = self.client.disconnect(code, &mut self.out) {
             tracing::debug!(

@@ -7,10 +7,10 @@
 
 /// The ids in use, in order.
 #[derive(Debug, Default)]
-pub(super) struct Qos2Exchanges(Vec<Handshake>);
+pub(super) struct Qos2Exchanges(Vec<Qos2Exchange>);
 
 #[derive(Clone, Copy, Debug)]
-struct Handshake {
+struct Qos2Exchange {
     packet_id: u16,
     /// The publish is durable, and its PUBREC was written.
     received: bool,
@@ -45,7 +45,7 @@ pub(super) enum Released {
 impl Qos2Exchanges {
     /// Takes a publish under an id, if fewer than `max` are under way. `content` is a hash of it.
     pub(super) fn begin(&mut self, packet_id: u16, content: u64, max: usize) -> Begun {
-        let new = Handshake { packet_id, received: false, inherited: false, content };
+        let new = Qos2Exchange { packet_id, received: false, inherited: false, content };
         match self.find(packet_id) {
             Ok(at) if self.0[at].inherited && self.0[at].content != content => {
                 self.0[at] = new;
@@ -92,8 +92,8 @@ impl Qos2Exchanges {
 
     /// What outlives the connection.
     pub(super) fn durable(mut self) -> Self {
-        self.0.retain(|handshake| handshake.received);
-        self.0.iter_mut().for_each(|handshake| handshake.inherited = true);
+        self.0.retain(|exchange| exchange.received);
+        self.0.iter_mut().for_each(|exchange| exchange.inherited = true);
         self.0.shrink_to_fit();
         self
     }
@@ -108,7 +108,7 @@ impl Qos2Exchanges {
     }
 
     fn find(&self, packet_id: u16) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&packet_id, |handshake| handshake.packet_id)
+        self.0.binary_search_by_key(&packet_id, |exchange| exchange.packet_id)
     }
 
     fn remove(&mut self, at: usize) {
@@ -126,45 +126,45 @@ mod tests {
 
     #[test]
     fn an_id_is_in_use_from_its_publish_to_its_release() {
-        let mut handshakes = Qos2Exchanges::default();
-        assert_eq!(handshakes.begin(7, 1, 2), Begun::New);
-        assert_eq!(handshakes.begin(7, 1, 2), Begun::Repeat);
-        assert_eq!(handshakes.release(7), Released::TooEarly);
-        handshakes.received(7);
-        assert_eq!((handshakes.is_received(7), handshakes.begin(7, 2, 2)), (true, Begun::Repeat));
-        assert_eq!(handshakes.release(7), Released::Done);
-        assert_eq!(handshakes.release(7), Released::Unknown);
-        assert_eq!(handshakes.begin(7, 1, 2), Begun::New);
-        handshakes.refused(7);
-        assert_eq!((handshakes.is_received(7), handshakes.len(), handshakes.bytes()), (false, 0, 0));
+        let mut exchanges = Qos2Exchanges::default();
+        assert_eq!(exchanges.begin(7, 1, 2), Begun::New);
+        assert_eq!(exchanges.begin(7, 1, 2), Begun::Repeat);
+        assert_eq!(exchanges.release(7), Released::TooEarly);
+        exchanges.received(7);
+        assert_eq!((exchanges.is_received(7), exchanges.begin(7, 2, 2)), (true, Begun::Repeat));
+        assert_eq!(exchanges.release(7), Released::Done);
+        assert_eq!(exchanges.release(7), Released::Unknown);
+        assert_eq!(exchanges.begin(7, 1, 2), Begun::New);
+        exchanges.refused(7);
+        assert_eq!((exchanges.is_received(7), exchanges.len(), exchanges.bytes()), (false, 0, 0));
     }
 
     #[test]
     fn no_more_than_the_window_is_under_way() {
-        let mut handshakes = Qos2Exchanges::default();
-        let begun: Vec<_> = [3, 1, 2, 1].map(|id| handshakes.begin(id, 0, 2)).into();
+        let mut exchanges = Qos2Exchanges::default();
+        let begun: Vec<_> = [3, 1, 2, 1].map(|id| exchanges.begin(id, 0, 2)).into();
         assert_eq!(begun, [Begun::New, Begun::New, Begun::TooMany, Begun::Repeat]);
     }
 
     #[test]
     fn only_what_is_durable_outlives_the_connection() {
-        let mut handshakes = Qos2Exchanges::default();
+        let mut exchanges = Qos2Exchanges::default();
         for id in [9, 4, 6] {
-            handshakes.begin(id, 0, 9);
+            exchanges.begin(id, 0, 9);
         }
-        handshakes.received(4);
-        let mut kept = handshakes.durable();
+        exchanges.received(4);
+        let mut kept = exchanges.durable();
         assert_eq!([9, 4, 6].map(|id| kept.begin(id, 0, 9)), [Begun::New, Begun::Repeat, Begun::New]);
     }
 
     #[test]
     fn a_client_that_lost_its_part_of_the_session_loses_no_publish() {
-        let mut handshakes = Qos2Exchanges::default();
+        let mut exchanges = Qos2Exchanges::default();
         for id in [1, 2] {
-            handshakes.begin(id, 0xa, 9);
-            handshakes.received(id);
+            exchanges.begin(id, 0xa, 9);
+            exchanges.received(id);
         }
-        let mut kept = handshakes.durable();
+        let mut kept = exchanges.durable();
         assert_eq!(
             [(1, 0xa), (2, 0xb), (2, 0xc)].map(|(id, content)| kept.begin(id, content, 9)),
             [Begun::Repeat, Begun::Instead, Begun::Repeat]

@@ -12,7 +12,7 @@ use tokio_util::codec::Encoder;
 
 use super::Version;
 use super::ending::Violation;
-use super::limits::{Limits, REASON_BYTES_MAX, TOPIC_ALIASES_MAX};
+use super::limits::{MqttLimits, REASON_BYTES_MAX, TOPIC_ALIASES_MAX};
 use super::mirror::ReportCopy;
 use super::rights::NOT_ALLOWED;
 use super::subscriptions::Granted;
@@ -69,7 +69,12 @@ impl Client {
         v5::Codec::new(0, content_max).encode(packet, out).map_err(|error| not_written(&error))
     }
 
-    pub(super) fn accept(self, terms: &Terms, limits: &Limits, out: &mut BytesMut) -> Result<(), Violation> {
+    pub(super) fn accept(
+        self,
+        terms: &Terms,
+        limits: &MqttLimits,
+        out: &mut BytesMut,
+    ) -> Result<(), Violation> {
         if self.version == Version::V311 {
             return v311(
                 v3::Packet::ConnectAck(v3::ConnectAck {
@@ -388,7 +393,7 @@ mod tests {
     #[test]
     fn a_connack_tells_what_there_is_and_what_not() {
         let mut out = BytesMut::new();
-        V5.accept(&Terms::default(), &Limits::default(), &mut out).expect("it fits");
+        V5.accept(&Terms::default(), &MqttLimits::default(), &mut out).expect("it fits");
         let (packet, _) = v5::Codec::default().decode(&mut out).expect("readable").expect("whole");
         let v5::Packet::ConnectAck(ack) = packet else { panic!("{packet:?}") };
         assert_eq!(ack.max_qos, QoS::ExactlyOnce);

@@ -17,23 +17,23 @@ use net::metrics::Counted;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::ending::{Ending, Violation};
+use super::ending::{MqttEnding, Violation};
 use super::keep_alive::KeepAlive;
 use super::limits::PACKET_MAX;
 use super::offline_session::{OfflineSession, SessionPermit, SessionState, lasts};
 use super::protocol::Protocol;
 use super::rights::Rights;
-use super::sessions::Seat;
-use super::will::{Testator, Will, WillOutcome};
-use super::{Shared, lingering_close, scratch};
+use super::sessions::SessionSlot;
+use super::will::{Will, WillOutcome, WillOwner};
+use super::{MqttShared, lingering_close, scratch};
 
 /// A connection whose CONNECT is accepted.
-pub(super) struct Session<S> {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct MqttSession<S> {
+    pub(super) shared: Arc<MqttShared>,
     pub(super) stream: S,
     /// The stream holds something that was written and not sent: TLS has a buffer of its own.
     pub(super) unflushed: bool,
-    pub(super) seat: Seat,
+    pub(super) slot: SessionSlot,
     /// Its place among the connections of its login, until it is over.
     pub(super) _of_login: CapacityPermit,
     pub(super) access: Rights,
@@ -57,7 +57,7 @@ pub(super) struct Life<S> {
 
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are going on, each in a task of its own")]
 enum Phase<S> {
-    Going(Session<S>),
+    Going(MqttSession<S>),
     /// Boxed so that a connection that goes on takes no room for its end.
     Ending(Pin<Box<dyn Future<Output = ()> + Send>>),
     Over,
@@ -83,14 +83,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Future for Life<S> {
 }
 
 /// A session that outlives its connection.
-enum Outliving {
-    /// For whoever took the seat over.
+enum AfterDisconnect {
+    /// For whoever took the slot over.
     Inherited(SessionState),
     /// For the client's return.
     Waiting(SessionState, SessionPermit),
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> MqttSession<S> {
     /// What runs until the connection is closed, and then gives place and file back.
     pub(super) fn in_place(self, place: CapacityPermit, file: Option<CapacityPermit>) -> Life<S> {
         Life { phase: Phase::Going(self), _place: place, _file: file }
@@ -105,45 +105,45 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Settles what is under way, carries out the will, leaves the session to whom it belongs, and
     /// closes.
-    async fn end(mut self, ending: Ending) {
+    async fn end(mut self, ending: MqttEnding) {
         let ending = self.changed_expiry(ending);
         let ending = self.settle(ending).await;
-        let outliving = self.outliving(ending);
-        let (ending, waiting_will) = self.carry_out_will(ending, outliving.is_some()).await;
+        let after_disconnect = self.after_disconnect(ending);
+        let (ending, waiting_will) = self.carry_out_will(ending, after_disconnect.is_some()).await;
         self.tell_end(ending).await;
         self.shared.metrics.disconnects.count(ending.label());
-        tracing::debug!(client = self.seat.client_id(), reason = ending.label(), "a connection ended");
-        let Self { shared, seat, access, mut stream, mut protocol, session_expiry_secs, .. } = self;
+        tracing::debug!(client = self.slot.client_id(), reason = ending.label(), "a connection ended");
+        let Self { shared, slot, access, mut stream, mut protocol, session_expiry_secs, .. } = self;
         protocol.send_disconnect(ending);
         let (out, peer) = (std::mem::take(&mut protocol.out), protocol.peer());
         drop(protocol);
         // All that this client said is handed in: a newer connection of it may begin.
-        match outliving {
-            None => drop(seat),
-            Some(Outliving::Inherited(state)) => seat.hand_over(state),
-            Some(Outliving::Waiting(state, permit)) => {
+        match after_disconnect {
+            None => drop(slot),
+            Some(AfterDisconnect::Inherited(state)) => slot.hand_over(state),
+            Some(AfterDisconnect::Waiting(state, permit)) => {
                 let until = Instant::now() + lasts(session_expiry_secs, shared.limits.session_expiry_max);
                 let will = waiting_will;
-                let offline = OfflineSession { shared, seat, access, peer, state, will, until, permit };
+                let offline = OfflineSession { shared, slot, access, peer, state, will, until, permit };
                 tokio::spawn(offline.run());
             }
         }
         match ending {
-            Ending::Gone => {}
+            MqttEnding::Gone => {}
             // Who said goodbye sends nothing more, and who had to make room makes it now.
-            Ending::Goodbye { .. } | Ending::OverLoginLimit | Ending::TakenOver { .. } => {
+            MqttEnding::Goodbye { .. } | MqttEnding::OverLoginLimit | MqttEnding::TakenOver { .. } => {
                 lingering_close::say(&mut stream, &out, false).await;
             }
             _ => lingering_close::say(&mut stream, &out, true).await,
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
-        if let Poll::Ready(ending) = self.seat.poll_order(cx) {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<MqttEnding> {
+        if let Poll::Ready(ending) = self.slot.poll_order(cx) {
             return Poll::Ready(ending);
         }
         loop {
-            if let Err(not) = self.protocol.acknowledge(cx, self.seat.client_id()) {
+            if let Err(not) = self.protocol.acknowledge(cx, self.slot.client_id()) {
                 return Poll::Ready(not.into());
             }
             if let Err(error) = self.say(cx) {
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Takes what has come. Pending while there is no room, until an acknowledgement or the socket
     /// wakes the task.
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), MqttEnding>> {
         if !self.protocol.has_room() {
             return Poll::Pending;
         }
@@ -219,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Ready when a packet that has begun takes too long.
-    fn poll_trickle(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
+    fn poll_trickle(&mut self, cx: &mut Context<'_>) -> Poll<MqttEnding> {
         if self.protocol.has_used_packet() || !self.protocol.is_within_packet() {
             self.packet_due = None;
         }
@@ -227,22 +227,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             return Poll::Pending;
         }
         let due = self.packet_due.get_or_insert_with(|| Box::pin(sleep(PACKET_MAX)));
-        due.as_mut().poll(cx).map(|()| Ending::Trickling)
+        due.as_mut().poll(cx).map(|()| MqttEnding::Trickling)
     }
 
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<MqttEnding> {
         let Some(keep_alive) = &mut self.keep_alive else { return Poll::Pending };
         if self.protocol.waits_for_engine() {
             // It may well have spoken: it is we who do not listen.
             keep_alive.heard();
         }
-        keep_alive.poll_silence(cx).map(|()| Ending::Silent)
+        keep_alive.poll_silence(cx).map(|()| MqttEnding::Silent)
     }
 
     /// A goodbye may change how long the session lasts, but a session that ends with its connection
     /// does not come to life.
-    fn changed_expiry(&mut self, ending: Ending) -> Ending {
-        let Ending::Goodbye { session_expiry_secs: Some(secs), .. } = ending else { return ending };
+    fn changed_expiry(&mut self, ending: MqttEnding) -> MqttEnding {
+        let MqttEnding::Goodbye { session_expiry_secs: Some(secs), .. } = ending else { return ending };
         if self.session_expiry_secs == 0 && secs > 0 {
             return Violation::Protocol.into();
         }
@@ -252,8 +252,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Waits until what was handed in is durable. What takes too long is given up: nothing that was
     /// not acknowledged is promised.
-    async fn settle(&mut self, ending: Ending) -> Ending {
-        if ending == Ending::NotAccepting {
+    async fn settle(&mut self, ending: MqttEnding) -> MqttEnding {
+        if ending == MqttEnding::NotAccepting {
             return ending;
         }
         let within = self.shared.limits.settle_timeout;
@@ -261,7 +261,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Ok(Ok(())) => ending,
             Ok(Err(not)) => not.into(),
             Err(_) => {
-                tracing::debug!(client = self.seat.client_id(), "a connection ended with reports under way");
+                tracing::debug!(client = self.slot.client_id(), "a connection ended with reports under way");
                 ending
             }
         }
@@ -269,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     async fn settle_all(&mut self) -> Result<(), NotAccepting> {
         poll_fn(|cx| {
-            self.protocol.acknowledge(cx, self.seat.client_id())?;
+            self.protocol.acknowledge(cx, self.slot.client_id())?;
             if let Poll::Ready(Err(_)) = self.poll_write(cx) {
                 // Nobody takes these bytes any more.
                 self.protocol.out.clear();
@@ -281,16 +281,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// What of the session goes on without the connection.
-    fn outliving(&mut self, ending: Ending) -> Option<Outliving> {
+    fn after_disconnect(&mut self, ending: MqttEnding) -> Option<AfterDisconnect> {
         if self.session_expiry_secs == 0 || !ending.leaves_session() {
             return None;
         }
         let state = self.protocol.leave();
         match ending {
-            Ending::TakenOver { clean_start: true } => None,
-            Ending::TakenOver { clean_start: false } => Some(Outliving::Inherited(state)),
+            MqttEnding::TakenOver { clean_start: true } => None,
+            MqttEnding::TakenOver { clean_start: false } => Some(AfterDisconnect::Inherited(state)),
             _ => match self.shared.absent.take(&state) {
-                Some(permit) => Some(Outliving::Waiting(state, permit)),
+                Some(permit) => Some(AfterDisconnect::Waiting(state, permit)),
                 None => {
                     self.shared.metrics.sessions_not_kept.inc();
                     None
@@ -300,10 +300,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     }
 
     /// Tells the engine that its devices are gone. What takes too long goes on by itself.
-    async fn tell_end(&mut self, ending: Ending) {
+    async fn tell_end(&mut self, ending: MqttEnding) {
         let Some(mut told) = self.protocol.tell_end(ending.reason()) else { return };
         if timeout(self.shared.limits.settle_timeout, &mut told).await.is_err() {
-            tracing::debug!(client = self.seat.client_id(), "the end of a connection takes long to be told");
+            tracing::debug!(client = self.slot.client_id(), "the end of a connection takes long to be told");
             tokio::spawn(told);
         }
     }
@@ -312,25 +312,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// fails.
     async fn carry_out_will(
         &mut self,
-        ending: Ending,
+        ending: MqttEnding,
         session_outlives: bool,
-    ) -> (Ending, Option<(Box<Will>, Instant)>) {
+    ) -> (MqttEnding, Option<(Box<Will>, Instant)>) {
         let Some(will) = self.will.take() else { return (ending, None) };
         let expiry = if session_outlives { self.session_expiry_secs } else { 0 };
         match will.outcome(ending, lasts(expiry, self.shared.limits.session_expiry_max)) {
             WillOutcome::Void => (ending, None),
             WillOutcome::After(delay) => (ending, Some((will, Instant::now() + delay))),
             WillOutcome::Now => {
-                let (client, peer) = (self.seat.client_id(), self.protocol.peer());
+                let (client, peer) = (self.slot.client_id(), self.protocol.peer());
                 let applied =
-                    apply(&will, Testator { access: &self.access, client, peer }, &self.shared).await;
-                (applied.map_or_else(Ending::from, |()| ending), None)
+                    apply(&will, WillOwner { access: &self.access, client, peer }, &self.shared).await;
+                (applied.map_or_else(MqttEnding::from, |()| ending), None)
             }
         }
     }
 }
 
-async fn apply(will: &Will, of: Testator<'_>, shared: &Shared) -> Result<(), NotAccepting> {
+async fn apply(will: &Will, of: WillOwner<'_>, shared: &MqttShared) -> Result<(), NotAccepting> {
     let within = shared.limits.settle_timeout;
     timeout(within, will.apply(of, shared)).await.unwrap_or_else(|_| {
         tracing::warn!(client = of.client, "a will takes long to become durable; it is not waited for");
@@ -338,9 +338,9 @@ async fn apply(will: &Will, of: Testator<'_>, shared: &Shared) -> Result<(), Not
     })
 }
 
-fn gone(error: &io::Error) -> Ending {
+fn gone(error: &io::Error) -> MqttEnding {
     tracing::debug!(%error, "a connection broke");
-    Ending::Gone
+    MqttEnding::Gone
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! and its will, so that what the client said first stays first. Then it gets the session, if that
 //! goes on. Client ids of different logins are different clients, so that no login can push out
 //! another's devices. A login has a limit of connections and waiting sessions; beyond it, its
-//! oldest one ends. A connection that gave up its seat has a place until it is over; a login has
-//! few places more than seats.
+//! oldest one ends. A connection that gave up its slot has a place until it is over; a login has
+//! few places more than slots.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use net::listen::{Capacity, CapacityPermit};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::ending::Ending;
+use super::ending::MqttEnding;
 use super::limits::{ENDING_WAIT, connections_with_ending_max};
 use super::offline_session::SessionState;
 
@@ -34,7 +34,7 @@ type Name = (u32, Arc<str>);
 #[derive(Debug, Default)]
 struct Table {
     by_name: HashMap<Name, Entry>,
-    /// The seats of each login, oldest first, without those that must leave.
+    /// The slots of each login, oldest first, without those that must leave.
     by_login: HashMap<u32, BTreeMap<u64, Arc<str>>>,
     /// The places of each login that was ever here.
     places: HashMap<u32, Arc<Capacity>>,
@@ -52,10 +52,10 @@ struct Entry {
     end: Option<oneshot::Sender<Order>>,
 }
 
-/// A connection that has its seat.
+/// A connection that has its slot.
 #[derive(Debug)]
 pub(super) struct Entered {
-    pub(super) seat: Seat,
+    pub(super) slot: SessionSlot,
     /// The session that it goes on with.
     pub(super) state: Option<SessionState>,
     /// An older one of its login was told to leave.
@@ -68,7 +68,7 @@ enum Order {
     /// Another one has its client id, and waits until the sender is used or dropped.
     TakenOver {
         clean_start: bool,
-        heir: oneshot::Sender<SessionState>,
+        successor: oneshot::Sender<SessionState>,
     },
     /// Its login has another one in its place.
     OverLoginLimit,
@@ -77,7 +77,7 @@ enum Order {
 
 /// A client's place in the table; leaves it when dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct SessionSlot {
     sessions: Arc<Sessions>,
     name: Name,
     number: u64,
@@ -86,12 +86,12 @@ pub(super) struct Seat {
 }
 
 impl Sessions {
-    /// A place for a connection of a login that may have so many seats, from before it enters until
+    /// A place for a connection of a login that may have so many slots, from before it enters until
     /// it is over; `None` if too many of that login are still ending, or wait for those.
-    pub(super) async fn place(&self, login: u32, seats_max: usize) -> Option<CapacityPermit> {
+    pub(super) async fn place(&self, login: u32, slots_max: usize) -> Option<CapacityPermit> {
         let places = {
             let mut table = locked(&self.table);
-            let places_max = connections_with_ending_max(seats_max);
+            let places_max = connections_with_ending_max(slots_max);
             Arc::clone(table.places.entry(login).or_insert_with(|| Arc::new(Capacity::new(places_max))))
         };
         let place = async {
@@ -106,7 +106,7 @@ impl Sessions {
         timeout(ENDING_WAIT, place).await.ok()
     }
 
-    /// Registers a connection of a login that may have `seats_max`. Resolves once an older
+    /// Registers a connection of a login that may have `slots_max`. Resolves once an older
     /// connection with the same client id has ended, with its session unless `clean_start` is set.
     /// `None` if the listener stops.
     pub(super) async fn enter(
@@ -114,24 +114,24 @@ impl Sessions {
         login: u32,
         client_id: &str,
         clean_start: bool,
-        seats_max: usize,
+        slots_max: usize,
     ) -> Option<Entered> {
-        let (seat, inherited, another_leaves) = self.take_seat(login, client_id, clean_start, seats_max)?;
+        let (slot, inherited, another_leaves) = self.take_slot(login, client_id, clean_start, slots_max)?;
         let state = match inherited {
             // An older one without a session to leave behind drops the sender at its end.
             Some(inherited) => inherited.await.ok().filter(|_| !clean_start),
             None => None,
         };
-        Some(Entered { seat, state, another_leaves })
+        Some(Entered { slot, state, another_leaves })
     }
 
-    fn take_seat(
+    fn take_slot(
         self: &Arc<Self>,
         login: u32,
         client_id: &str,
         clean_start: bool,
-        seats_max: usize,
-    ) -> Option<(Seat, Option<oneshot::Receiver<SessionState>>, bool)> {
+        slots_max: usize,
+    ) -> Option<(SessionSlot, Option<oneshot::Receiver<SessionState>>, bool)> {
         let (end, orders) = oneshot::channel();
         let mut table = locked(&self.table);
         if table.stopping {
@@ -142,9 +142,9 @@ impl Sessions {
         let name: Name = (login, Arc::from(client_id));
         let older = table.by_name.insert(name.clone(), Entry { number, end: Some(end) });
         let inherited = older.map(|older| table.take_over(login, older, clean_start));
-        let another_leaves = table.count_in(number, &name, seats_max);
+        let another_leaves = table.count_in(number, &name, slots_max);
         Some((
-            Seat { sessions: Arc::clone(self), name, number, orders, order: None },
+            SessionSlot { sessions: Arc::clone(self), name, number, orders, order: None },
             inherited,
             another_leaves,
         ))
@@ -167,24 +167,24 @@ impl Sessions {
 impl Table {
     /// Has the older connection end: what it leaves behind.
     fn take_over(&mut self, login: u32, older: Entry, clean_start: bool) -> oneshot::Receiver<SessionState> {
-        let (heir, inherited) = oneshot::channel();
+        let (successor, inherited) = oneshot::channel();
         match older.end {
             // If it has ended already, the order comes back and its sender is dropped with it.
-            Some(end) => drop(end.send(Order::TakenOver { clean_start, heir })),
-            None => drop(self.waiting.insert(older.number, heir)),
+            Some(end) => drop(end.send(Order::TakenOver { clean_start, successor })),
+            None => drop(self.waiting.insert(older.number, successor)),
         }
         self.count_out(older.number, login);
         inherited
     }
 
-    /// Counts a new seat; where its login has more than it may, its oldest one is told to leave.
-    fn count_in(&mut self, number: u64, (login, client_id): &Name, seats_max: usize) -> bool {
-        if seats_max == usize::MAX {
+    /// Counts a new slot; where its login has more than it may, its oldest one is told to leave.
+    fn count_in(&mut self, number: u64, (login, client_id): &Name, slots_max: usize) -> bool {
+        if slots_max == usize::MAX {
             return false;
         }
         let of_login = self.by_login.entry(*login).or_default();
         of_login.insert(number, Arc::clone(client_id));
-        if of_login.len() <= seats_max.max(1) {
+        if of_login.len() <= slots_max.max(1) {
             return false;
         }
         let Some((_, oldest)) = of_login.pop_first() else { return false };
@@ -205,7 +205,7 @@ impl Table {
     }
 }
 
-impl Seat {
+impl SessionSlot {
     /// No other connection of this listener had it.
     pub(super) fn number(&self) -> u64 {
         self.number
@@ -216,32 +216,32 @@ impl Seat {
     }
 
     /// Ready when the connection must end.
-    pub(super) fn poll_order(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
+    pub(super) fn poll_order(&mut self, cx: &mut Context<'_>) -> Poll<MqttEnding> {
         if self.order.is_none() {
             match Pin::new(&mut self.orders).poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 // The table drops an entry's sender only after it has sent an order, or when its
-                // seat is left.
+                // slot is left.
                 Poll::Ready(order) => self.order = Some(order.unwrap_or(Order::Stop)),
             }
         }
         match self.order {
-            Some(Order::TakenOver { clean_start, .. }) => Poll::Ready(Ending::TakenOver { clean_start }),
-            Some(Order::OverLoginLimit) => Poll::Ready(Ending::OverLoginLimit),
-            Some(Order::Stop) | None => Poll::Ready(Ending::Stopping),
+            Some(Order::TakenOver { clean_start, .. }) => Poll::Ready(MqttEnding::TakenOver { clean_start }),
+            Some(Order::OverLoginLimit) => Poll::Ready(MqttEnding::OverLoginLimit),
+            Some(Order::Stop) | None => Poll::Ready(MqttEnding::Stopping),
         }
     }
 
-    /// Leaves the session to whoever took the seat over. One that gave up waiting has no use for
+    /// Leaves the session to whoever took the slot over. One that gave up waiting has no use for
     /// it: nothing is left then.
     pub(super) fn hand_over(mut self, state: SessionState) {
-        if let Some(Order::TakenOver { heir, .. }) = self.order.take() {
-            drop(heir.send(state));
+        if let Some(Order::TakenOver { successor, .. }) = self.order.take() {
+            drop(successor.send(state));
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         let mut table = locked(&self.sessions.table);
         if table.by_name.get(&self.name).is_some_and(|entry| entry.number == self.number) {
@@ -260,8 +260,8 @@ mod tests {
 
     const MANY: usize = 100;
 
-    async fn entered(sessions: &Arc<Sessions>, login: u32, client_id: &str) -> Seat {
-        sessions.enter(login, client_id, true, MANY).await.expect("a seat").seat
+    async fn entered(sessions: &Arc<Sessions>, login: u32, client_id: &str) -> SessionSlot {
+        sessions.enter(login, client_id, true, MANY).await.expect("a slot").slot
     }
 
     #[tokio::test]
@@ -272,17 +272,17 @@ mod tests {
             let sessions = Arc::clone(&sessions);
             async move { sessions.enter(0, "a", false, MANY).await }
         });
-        assert_eq!(poll_fn(|cx| first.poll_order(cx)).await, Ending::TakenOver { clean_start: false });
+        assert_eq!(poll_fn(|cx| first.poll_order(cx)).await, MqttEnding::TakenOver { clean_start: false });
         assert!(!newcomer.is_finished());
         drop(first);
-        assert!(newcomer.await.expect("no panic").expect("a seat").state.is_none());
+        assert!(newcomer.await.expect("no panic").expect("a slot").state.is_none());
     }
 
     #[tokio::test]
     async fn leaving_late_does_not_remove_the_newcomer() {
         let sessions = Arc::new(Sessions::default());
-        let older = sessions.take_seat(0, "a", true, MANY).expect("a seat").0;
-        let newer = sessions.take_seat(0, "a", true, MANY).expect("a seat").0;
+        let older = sessions.take_slot(0, "a", true, MANY).expect("a slot").0;
+        let newer = sessions.take_slot(0, "a", true, MANY).expect("a slot").0;
         drop(older);
         assert_eq!(locked(&sessions.table).by_name.len(), 1);
         drop(newer);
@@ -293,9 +293,9 @@ mod tests {
     #[tokio::test]
     async fn stopping_ends_all_and_lets_nobody_in() {
         let sessions = Arc::new(Sessions::default());
-        let mut seat = entered(&sessions, 0, "a").await;
+        let mut slot = entered(&sessions, 0, "a").await;
         sessions.stop();
-        assert_eq!(poll_fn(|cx| seat.poll_order(cx)).await, Ending::Stopping);
+        assert_eq!(poll_fn(|cx| slot.poll_order(cx)).await, MqttEnding::Stopping);
         assert!(sessions.enter(0, "b", true, MANY).await.is_none());
     }
 
@@ -308,7 +308,7 @@ mod tests {
         });
         poll_fn(|cx| first.poll_order(cx)).await;
         first.hand_over(SessionState::default());
-        newcomer.await.expect("no panic").expect("a seat").state
+        newcomer.await.expect("no panic").expect("a slot").state
     }
 
     #[tokio::test]
@@ -321,7 +321,7 @@ mod tests {
     async fn logins_do_not_share_client_ids() {
         let sessions = Arc::new(Sessions::default());
         let _one = entered(&sessions, 1, "a").await;
-        let (_other, inherited, _) = sessions.take_seat(2, "a", true, MANY).expect("a seat");
+        let (_other, inherited, _) = sessions.take_slot(2, "a", true, MANY).expect("a slot");
         assert!(inherited.is_none());
     }
 
@@ -329,19 +329,19 @@ mod tests {
     async fn the_oldest_of_a_login_leaves_when_it_has_too_many() {
         let sessions = Arc::new(Sessions::default());
         let mut other = entered(&sessions, 2, "x").await;
-        let mut seats = Vec::new();
+        let mut slots = Vec::new();
         for client_id in ["a", "b", "a", "c", "d"] {
-            let entered = sessions.take_seat(1, client_id, true, 2).expect("a seat");
-            seats.push((entered.0, entered.2));
+            let entered = sessions.take_slot(1, client_id, true, 2).expect("a slot");
+            slots.push((entered.0, entered.2));
         }
-        let left: Vec<_> = seats.iter().map(|(_, another_leaves)| *another_leaves).collect();
-        assert_eq!(left, [false, false, false, true, true], "a client id that comes again is one seat");
+        let left: Vec<_> = slots.iter().map(|(_, another_leaves)| *another_leaves).collect();
+        assert_eq!(left, [false, false, false, true, true], "a client id that comes again is one slot");
         let mut told = Vec::new();
-        for (seat, _) in &mut seats {
-            told.push(poll_fn(|cx| Poll::Ready(seat.poll_order(cx))).await);
+        for (slot, _) in &mut slots {
+            told.push(poll_fn(|cx| Poll::Ready(slot.poll_order(cx))).await);
         }
-        let taken_over = Poll::Ready(Ending::TakenOver { clean_start: true });
-        let outnumbered = Poll::Ready(Ending::OverLoginLimit);
+        let taken_over = Poll::Ready(MqttEnding::TakenOver { clean_start: true });
+        let outnumbered = Poll::Ready(MqttEnding::OverLoginLimit);
         assert_eq!(told, [taken_over, outnumbered, outnumbered, Poll::Pending, Poll::Pending]);
         assert_eq!(poll_fn(|cx| Poll::Ready(other.poll_order(cx))).await, Poll::Pending);
     }
@@ -356,7 +356,7 @@ mod tests {
         while let Some(place) = sessions.place(1, OF_ONE).await {
             of_one.push(place);
         }
-        assert_eq!(of_one.len(), 586, "520 seats, and those that are ending");
+        assert_eq!(of_one.len(), 586, "520 slots, and those that are ending");
         assert!(sessions.place(2, 16).await.is_some());
         let (place, ()) = tokio::join!(sessions.place(1, OF_ONE), async { drop(of_one.pop()) });
         assert!(place.is_some(), "one is over meanwhile");
@@ -365,8 +365,8 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_had_to_leave_comes_back_behind_its_own_end() {
         let sessions = Arc::new(Sessions::default());
-        let leaving = sessions.take_seat(1, "a", true, 1).expect("a seat").0;
-        let _newer = sessions.take_seat(1, "b", true, 1).expect("a seat").0;
+        let leaving = sessions.take_slot(1, "a", true, 1).expect("a slot").0;
+        let _newer = sessions.take_slot(1, "b", true, 1).expect("a slot").0;
         let again = tokio::spawn({
             let sessions = Arc::clone(&sessions);
             async move { sessions.enter(1, "a", true, 1).await }

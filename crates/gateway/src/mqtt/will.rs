@@ -11,12 +11,12 @@ use bytes::Bytes;
 use engine::Report;
 use engine::intake::{NotAccepting, Received, Slice};
 
-use super::Shared;
-use super::ending::Ending;
+use super::MqttShared;
+use super::ending::MqttEnding;
 use super::labels::Answer;
 use super::rights::{Rights, Unknown};
 use crate::decode::{Rules, beginning};
-use crate::metrics::Sender;
+use crate::metrics::ReportSender;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Will {
@@ -30,7 +30,7 @@ pub(super) struct Will {
 
 /// Whose will it is.
 #[derive(Clone, Copy)]
-pub(super) struct Testator<'a> {
+pub(super) struct WillOwner<'a> {
     pub(super) access: &'a Rights,
     pub(super) client: &'a str,
     pub(super) peer: Option<SocketAddr>,
@@ -48,20 +48,20 @@ pub(super) enum WillOutcome {
 impl Will {
     /// What becomes of it after this ending, with a session that outlives the connection for this
     /// time.
-    pub(super) fn outcome(&self, ending: Ending, session_outlives: Duration) -> WillOutcome {
+    pub(super) fn outcome(&self, ending: MqttEnding, session_outlives: Duration) -> WillOutcome {
         let delay = Duration::from_secs(self.delay_secs.into()).min(session_outlives);
         match ending {
             _ if !ending.applies_will() => WillOutcome::Void,
-            Ending::TakenOver { clean_start: false } if !delay.is_zero() => WillOutcome::Void,
+            MqttEnding::TakenOver { clean_start: false } if !delay.is_zero() => WillOutcome::Void,
             // The session has ended, and with it the wait.
-            Ending::TakenOver { .. } => WillOutcome::Now,
+            MqttEnding::TakenOver { .. } => WillOutcome::Now,
             _ if delay.is_zero() => WillOutcome::Now,
             _ => WillOutcome::After(delay),
         }
     }
 
     /// Takes it for a publish of its client; returns when that is durable, or refused and kept.
-    pub(super) async fn apply(&self, of: Testator<'_>, shared: &Shared) -> Result<(), NotAccepting> {
+    pub(super) async fn apply(&self, of: WillOwner<'_>, shared: &MqttShared) -> Result<(), NotAccepting> {
         let mut slice = Slice::new();
         let received = Received { payload: &self.payload, topic: Some(&self.topic) };
         match self.allowed(of.access, shared).await? {
@@ -73,8 +73,8 @@ impl Will {
         metrics.reports.accepted(outcome.accepted.into());
         for rejection in &outcome.rejected {
             let (device, topic) = (rejection.device.as_ref(), Some(beginning(&self.topic)));
-            let Testator { access, client, peer } = of;
-            let sender = Sender { device, topic, login: access.username(), client, peer };
+            let WillOwner { access, client, peer } = of;
+            let sender = ReportSender { device, topic, login: access.username(), client, peer };
             metrics.reports.refused_from(&rejection.problem, sender);
         }
         metrics.wills.count(if outcome.rejected.is_empty() { "accepted" } else { "refused" });
@@ -85,7 +85,7 @@ impl Will {
     async fn allowed(
         &self,
         access: &Rights,
-        shared: &Shared,
+        shared: &MqttShared,
     ) -> Result<Result<Report, Problem>, NotAccepting> {
         let mut answers: Vec<Answer> = Vec::new();
         loop {
@@ -110,21 +110,21 @@ mod tests {
 
     #[test]
     fn a_will_waits_as_long_as_its_session_and_no_longer() {
-        let goodbye = |with_will| Ending::Goodbye { with_will, session_expiry_secs: None };
-        let taken_over = |clean_start| Ending::TakenOver { clean_start };
+        let goodbye = |with_will| MqttEnding::Goodbye { with_will, session_expiry_secs: None };
+        let taken_over = |clean_start| MqttEnding::TakenOver { clean_start };
         for (ending, delay_secs, session_secs, expect) in [
             (goodbye(false), 0, 0, WillOutcome::Void),
             (goodbye(false), 9, 9, WillOutcome::Void),
             (goodbye(true), 0, 9, WillOutcome::Now),
             (goodbye(true), 9, 0, WillOutcome::Now),
-            (Ending::Gone, 9, 5, WillOutcome::After(Duration::from_secs(5))),
-            (Ending::Silent, 5, 9, WillOutcome::After(Duration::from_secs(5))),
+            (MqttEnding::Gone, 9, 5, WillOutcome::After(Duration::from_secs(5))),
+            (MqttEnding::Silent, 5, 9, WillOutcome::After(Duration::from_secs(5))),
             (taken_over(false), 0, 9, WillOutcome::Now),
             (taken_over(false), 9, 0, WillOutcome::Now),
             (taken_over(false), 9, 9, WillOutcome::Void),
             (taken_over(true), 9, 9, WillOutcome::Now),
-            (Ending::Stopping, 9, 9, WillOutcome::Void),
-            (Ending::NotAccepting, 0, 0, WillOutcome::Void),
+            (MqttEnding::Stopping, 9, 9, WillOutcome::Void),
+            (MqttEnding::NotAccepting, 0, 0, WillOutcome::Void),
         ] {
             let will = Will { topic: "t".into(), payload: Bytes::new(), id: None, delay_secs };
             let outcome = will.outcome(ending, Duration::from_secs(session_secs));

@@ -11,7 +11,7 @@ const METHOD: u8 = 1;
 const HEADER: u8 = 2;
 const BODY: u8 = 3;
 const FRAME_END: u8 = 0xce;
-const GREETING_BYTES: usize = 8;
+const HANDSHAKE_BYTES: usize = 8;
 const CONSUMER: &[u8] = b"c";
 
 /// Class and method of what is exchanged.
@@ -77,7 +77,7 @@ impl Broker {
         format!("amqp://{}", self.0.local_addr().expect("bound"))
     }
 
-    /// The next connection, not greeted.
+    /// The next connection, before its handshake.
     pub(crate) async fn accept(&self) -> TcpStream {
         timeout(PATIENCE, self.0.accept()).await.expect("in time").expect("a connection").0
     }
@@ -85,8 +85,8 @@ impl Broker {
     /// The next connection, when it consumes a queue that looks so.
     pub(crate) async fn consumer(&self, queue: (u32, u32)) -> Link {
         let mut link = Link { stream: self.accept().await, last_tag: 0, queue };
-        let mut greeting = [0; GREETING_BYTES];
-        link.stream.read_exact(&mut greeting).await.expect("a greeting");
+        let mut handshake = [0; HANDSHAKE_BYTES];
+        link.stream.read_exact(&mut handshake).await.expect("a handshake");
         link.say(0, CONNECTION_START, &[&[0, 9], &long(b""), &long(b"PLAIN"), &long(b"en_US")]).await;
         link.hear(CONNECTION_START_OK).await;
         link.say(0, CONNECTION_TUNE, &[&2_047_u16.to_be_bytes(), &131_072_u32.to_be_bytes(), &[0, 0]]).await;

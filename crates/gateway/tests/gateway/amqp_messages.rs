@@ -4,7 +4,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use gateway::amqp::{AmqpConsumer, AmqpUrl, Limits, QueueName, Source};
+use gateway::amqp::{AmqpConsumer, AmqpLimits, AmqpUrl, QueueName, Source};
 use prometheus_client::registry::Registry;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ struct Consumer {
 
 impl Consumer {
     async fn start() -> Self {
-        Self::hanging_up_after(Limits::default().connect_timeout).await
+        Self::hanging_up_after(AmqpLimits::default().connect_timeout).await
     }
 
     /// One that waits so long for a broker to let it consume.
@@ -39,11 +39,11 @@ impl Consumer {
             queue: QueueName::new("q").expect("a name"),
             prefetch: NonZeroU16::MAX,
         };
-        let shorter = Limits {
+        let shorter = AmqpLimits {
             connect_timeout,
             look_every: Duration::from_millis(5),
             retry_first: Duration::from_millis(5),
-            ..Limits::default()
+            ..AmqpLimits::default()
         };
         let consumer = AmqpConsumer::new(rig.engine.clone(), source, shorter);
         let mut registry = Registry::default();

@@ -10,7 +10,7 @@ use engine::queries::TimelineItem;
 use engine::records::{CommandStatus, DisconnectReason, Happening};
 use engine::{NewCommand, TrackedCommand};
 use gateway::decode::kinds::{JsonPointer, KindForms, KindTopics, RawForm, TopicTemplate};
-use gateway::mqtt::Limits;
+use gateway::mqtt::MqttLimits;
 use sha2::{Digest, Sha256};
 
 use crate::PATIENCE;
@@ -330,7 +330,7 @@ fn logins() -> Logins {
 
 #[tokio::test]
 async fn a_login_has_the_sessions_and_commands_of_its_own_devices() {
-    let limits = Limits { mirror: false, ..Limits::default() };
+    let limits = MqttLimits { mirror: false, ..MqttLimits::default() };
     let rig = Rig::listening(limits, |listener| listener.with_logins(logins())).await;
     let labels = engine::Patch::Set(vec![("site".to_owned(), Some("12".to_owned()))]);
     let patch = engine::DevicePatch { labels, ..engine::DevicePatch::default() };
@@ -441,7 +441,7 @@ async fn devices_with_a_form_of_their_own_are_spoken_to_in_it() {
     for (username, login) in [("m1", Login::Device(id(METER))), ("0xA", Login::Device(id("0xA")))] {
         logins.add(username, Sha256::digest("secret").into(), login).expect("a new name");
     }
-    let rig = Rig::listening(Limits::default(), |listener| {
+    let rig = Rig::listening(MqttLimits::default(), |listener| {
         listener.with_logins(logins).with_kinds(terminals().into())
     });
     let rig = rig.await;

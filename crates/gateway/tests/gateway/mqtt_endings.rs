@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gateway::mqtt::Limits;
+use gateway::mqtt::MqttLimits;
 use tokio::time::timeout;
 
 use crate::PATIENCE;
@@ -171,8 +171,9 @@ async fn a_silent_client_is_given_up() {
 }
 
 #[tokio::test]
-async fn who_does_not_connect_is_shown_out() {
-    let rig = Rig::with(Limits { connect_timeout: Duration::from_millis(50), ..Limits::default() }).await;
+async fn a_connection_without_a_connect_is_closed() {
+    let rig =
+        Rig::with(MqttLimits { connect_timeout: Duration::from_millis(50), ..MqttLimits::default() }).await;
     let mut client = RawClient::open(rig.mqtt, V311).await;
     client.send(b"\x10").await;
     assert_eq!(client.rest().await, b"");
@@ -183,7 +184,7 @@ async fn who_does_not_connect_is_shown_out() {
 
 #[tokio::test]
 async fn one_connection_too_many_is_told_that_the_server_is_busy() {
-    let rig = Rig::with(Limits { connections_max: 1, ..Limits::default() }).await;
+    let rig = Rig::with(MqttLimits { connections_max: 1, ..MqttLimits::default() }).await;
     let mut first = RawClient::plain(rig.mqtt, V311).await;
     for (version, expect) in [(V311, &b"\x20\x02\0\x03"[..]), (V5, b"\x20\x03\0\x89\0")] {
         let mut client = RawClient::open(rig.mqtt, version).await;
@@ -228,7 +229,7 @@ async fn a_stopping_listener_settles_what_it_took() {
 #[tokio::test]
 async fn a_stopping_listener_does_not_wait_for_who_never_connects() {
     let hours = Duration::from_secs(9_999);
-    let rig = Rig::with(Limits { connect_timeout: hours, ..Limits::default() }).await;
+    let rig = Rig::with(MqttLimits { connect_timeout: hours, ..MqttLimits::default() }).await;
     let mut silent = RawClient::open(rig.mqtt, V311).await;
     // One that connects behind it: so the silent one is in.
     let _in = RawClient::plain(rig.mqtt, V311).await;

@@ -2,7 +2,7 @@
 
 use access::{Login, Logins};
 use engine::{DevicePatch, NewDevice};
-use gateway::mqtt::Limits;
+use gateway::mqtt::MqttLimits;
 use sha2::{Digest, Sha256};
 
 use crate::raw_client::Version::{V5, V311};
@@ -13,10 +13,10 @@ const LABEL: (&str, &str) = ("site", "12");
 
 /// A device of a site, the site by prefix and by label, and an administrator. `0x1` has the label.
 async fn rig() -> Rig {
-    rig_with(Limits::default()).await
+    rig_with(MqttLimits::default()).await
 }
 
-async fn rig_with(limits: Limits) -> Rig {
+async fn rig_with(limits: MqttLimits) -> Rig {
     let mut logins = Logins::new();
     let label = Login::Label { key: LABEL.0.into(), value: LABEL.1.into() };
     for (username, login) in [
@@ -199,7 +199,7 @@ async fn a_device_that_gets_its_label_late_is_heard() {
 
 #[tokio::test]
 async fn a_login_cannot_take_the_places_of_others() {
-    let rig = rig_with(Limits { connections_max: 20, ..Limits::default() }).await;
+    let rig = rig_with(MqttLimits { connections_max: 20, ..MqttLimits::default() }).await;
     let ids: Vec<String> = (0..20).map(|number| format!("c{number}")).collect();
     let mut clients = Vec::new();
     for client_id in &ids {

@@ -1,7 +1,7 @@
 //! Copies of accepted reports for whoever subscribes to them, and may.
 
 use access::{Login, Logins};
-use gateway::mqtt::Limits;
+use gateway::mqtt::MqttLimits;
 use sha2::{Digest, Sha256};
 
 use crate::http_reports;
@@ -87,7 +87,7 @@ fn login<'a>(username: &'a str, client_id: &'a str) -> Connect<'a> {
 
 #[tokio::test]
 async fn a_login_sees_its_own_devices_as_long_as_they_are_its_own() {
-    let rig = Rig::listening(Limits::default(), |listener| listener.with_logins(logins())).await;
+    let rig = Rig::listening(MqttLimits::default(), |listener| listener.with_logins(logins())).await;
     relabel(&rig, "0xA", "12").await;
     let mut watchers = Vec::new();
     for username in ["device", "prefix", "label"] {
@@ -136,7 +136,7 @@ async fn a_client_does_not_see_what_it_reported_itself() {
 
 #[tokio::test]
 async fn where_nothing_is_copied_a_client_of_5_is_told() {
-    let limits = Limits { mirror: false, ..Limits::default() };
+    let limits = MqttLimits { mirror: false, ..MqttLimits::default() };
     let rig = Rig::with(limits).await;
     let mut client = RawClient::plain(rig.mqtt, V5).await;
     client.send(&subscribe(V5, &["dev/#", "dev/lock/0xA"])).await;

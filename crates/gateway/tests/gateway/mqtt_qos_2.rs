@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use gateway::mqtt::Limits;
+use gateway::mqtt::MqttLimits;
 
 use crate::raw_client::Version::{V5, V311};
 use crate::raw_client::{
@@ -104,7 +104,8 @@ async fn a_refused_report_ends_its_handshake_with_mqtt_5() {
 
 #[tokio::test]
 async fn a_client_of_mqtt_5_keeps_to_the_window() {
-    let limits = Limits { unacknowledged_max: NonZeroU16::new(2).expect("not 0"), ..Limits::default() };
+    let limits =
+        MqttLimits { unacknowledged_max: NonZeroU16::new(2).expect("not 0"), ..MqttLimits::default() };
     let rig = Rig::with(limits).await;
     for version in [V311, V5] {
         let mut client = RawClient::plain(rig.mqtt, version).await;
@@ -122,7 +123,7 @@ async fn a_client_of_mqtt_5_keeps_to_the_window() {
 }
 
 #[tokio::test]
-async fn many_handshakes_go_on_side_by_side() {
+async fn many_exchanges_go_on_side_by_side() {
     let rig = Rig::start().await;
     let mut client = RawClient::plain(rig.mqtt, V5).await;
     let state = |id: u16| {

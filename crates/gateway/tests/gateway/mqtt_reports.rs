@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use gateway::mqtt::Limits;
+use gateway::mqtt::MqttLimits;
 
 use crate::raw_client::Version::{V5, V311};
 use crate::raw_client::{Connect, PING, PONG, RawClient, lock, packet, puback, publish, text};
@@ -48,7 +48,8 @@ async fn acknowledgements_come_in_the_order_of_the_reports() {
 
 #[tokio::test]
 async fn a_client_that_sends_without_waiting_is_slowed_down() {
-    let limits = Limits { unacknowledged_max: NonZeroU16::new(4).expect("not 0"), ..Limits::default() };
+    let limits =
+        MqttLimits { unacknowledged_max: NonZeroU16::new(4).expect("not 0"), ..MqttLimits::default() };
     let rig = Rig::with(limits).await;
     let mut client = RawClient::plain(rig.mqtt, V311).await;
     rig.store.hold();
@@ -191,7 +192,7 @@ async fn a_client_that_listens_slowly_misses_nothing() {
 
 #[tokio::test]
 async fn subscriptions_are_granted_and_given_back() {
-    let rig = Rig::with(Limits { subscriptions_max: 2, ..Limits::default() }).await;
+    let rig = Rig::with(MqttLimits { subscriptions_max: 2, ..MqttLimits::default() }).await;
     let filters = |property: &[u8], options: &[(&str, u8)]| {
         let mut body = [b"\0\x05", property].concat();
         for (filter, qos) in options {

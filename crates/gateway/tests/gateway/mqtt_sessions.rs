@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gateway::mqtt::Limits;
+use gateway::mqtt::MqttLimits;
 
 use crate::raw_client::Version::{V5, V311};
 use crate::raw_client::{
@@ -119,7 +119,7 @@ async fn a_goodbye_may_shorten_the_session_but_not_begin_one() {
 
 #[tokio::test]
 async fn the_server_says_what_it_grants_instead() {
-    let limits = Limits { session_expiry_max: Duration::from_secs(3_599), ..Limits::default() };
+    let limits = MqttLimits { session_expiry_max: Duration::from_secs(3_599), ..MqttLimits::default() };
     let rig = Rig::with(limits).await;
     let told =
         |connack: &[u8], property: &[u8]| connack.windows(property.len()).any(|bytes| bytes == property);
@@ -135,7 +135,7 @@ async fn the_server_says_what_it_grants_instead() {
 
 #[tokio::test]
 async fn sessions_of_absent_clients_have_limited_room() {
-    let rig = Rig::with(Limits { absent_bytes_max: 1_500, ..Limits::default() }).await;
+    let rig = Rig::with(MqttLimits { absent_bytes_max: 1_500, ..MqttLimits::default() }).await;
     for client_id in ["first", "second"] {
         let mut client = RawClient::connect(rig.mqtt, Connect { client_id, ..Connect::lasting(V311) }).await;
         client.send(GOODBYE).await;

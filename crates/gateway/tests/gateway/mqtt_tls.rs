@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::mqtt::Limits;
+use gateway::mqtt::MqttLimits;
 use net::listen::TlsSource;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -50,7 +50,7 @@ async fn reports_come_over_tls_and_a_new_certificate_is_used_at_once() {
     let (first, config) = certificate();
     let source = TlsSource::new(arc_swap::ArcSwap::new(config));
     let for_listener = Arc::clone(&source);
-    let rig = Rig::listening(Limits::default(), |listener| listener.with_tls(for_listener)).await;
+    let rig = Rig::listening(MqttLimits::default(), |listener| listener.with_tls(for_listener)).await;
     let mut stream = connect(&rig, &first).await.expect("trusted");
     let connack = exchange(&mut stream, &Connect::new(V5).bytes(), 2).await;
     assert_eq!(connack[0], 0x20);
@@ -74,9 +74,9 @@ async fn reports_come_over_tls_and_a_new_certificate_is_used_at_once() {
 }
 
 #[tokio::test]
-async fn who_does_not_speak_tls_is_shown_out() {
+async fn a_connection_that_does_not_speak_tls_is_closed() {
     let source = TlsSource::new(arc_swap::ArcSwap::new(certificate().1));
-    let limits = Limits { connect_timeout: Duration::from_secs(1), ..Limits::default() };
+    let limits = MqttLimits { connect_timeout: Duration::from_secs(1), ..MqttLimits::default() };
     let rig = Rig::listening(limits, |listener| listener.with_tls(source)).await;
     let mut plain = RawClient::open(rig.mqtt, V5).await;
     plain.send(&Connect::new(V5).bytes()).await;

@@ -8,7 +8,7 @@ use axum::Router;
 use base::{DeviceId, PartitionId, SystemClock, Timestamp, hash};
 use engine::records::Quarantined;
 use engine::{Engine, NewDevice, Page, Settings};
-use gateway::mqtt::{Limits, MqttListener};
+use gateway::mqtt::{MqttLimits, MqttListener};
 use net::memory_budget::MemoryBudget;
 use prometheus_client::registry::Registry;
 use store::Store;
@@ -36,15 +36,15 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) async fn start() -> Self {
-        Self::with(Limits::default()).await
+        Self::with(MqttLimits::default()).await
     }
 
-    pub(crate) async fn with(limits: Limits) -> Self {
+    pub(crate) async fn with(limits: MqttLimits) -> Self {
         Self::listening(limits, |listener| listener).await
     }
 
     pub(crate) async fn listening(
-        limits: Limits,
+        limits: MqttLimits,
         arrange: impl FnOnce(MqttListener) -> MqttListener,
     ) -> Self {
         let store = HeldStore::new();

@@ -7,7 +7,7 @@ use base::DeviceId;
 use rmqtt_codec::types::QoS;
 
 use super::{Asking, Protocol, Stop};
-use crate::mqtt::ending::Ending;
+use crate::mqtt::ending::MqttEnding;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::LABELS_ASKED_MAX;
 use crate::mqtt::wire;
@@ -18,7 +18,7 @@ impl Protocol {
     }
 
     /// Ready when nothing has to be known any more.
-    pub(in crate::mqtt) fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
+    pub(in crate::mqtt) fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), MqttEnding>> {
         let Some(Asking::Asks(asking)) = self.asking.as_deref_mut() else { return Poll::Ready(Ok(())) };
         let answers = ready!(asking.as_mut().poll(cx));
         self.asking = None;

@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 
 use super::Protocol;
-use crate::mqtt::ending::Ending;
+use crate::mqtt::ending::MqttEnding;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::presence::{self, PresenceCall};
 use crate::mqtt::reach::covered;
@@ -34,13 +34,13 @@ impl Protocol {
     }
 
     /// Ready when nothing has to be told any more; then the client has its answer.
-    pub(in crate::mqtt) fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Ending>> {
+    pub(in crate::mqtt) fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), MqttEnding>> {
         let Some(pending_answer) = &mut self.pending_answer else { return Poll::Ready(Ok(())) };
         let told = ready!(pending_answer.told.as_mut().poll(cx));
         if let Some(pending_answer) = self.pending_answer.take() {
             self.out.extend_from_slice(&pending_answer.answer);
         }
-        Poll::Ready(told.map_err(Ending::from))
+        Poll::Ready(told.map_err(MqttEnding::from))
     }
 
     /// Answers the client once these calls are made.
@@ -109,7 +109,7 @@ impl Protocol {
             .then(|| Box::pin(presence::tell_end(presence, session, calls, reason)) as BoxFuture<'static, ()>)
     }
 
-    /// A connection that is dropped without an end: its greeting took too long, or the process
+    /// A connection that is dropped without an end: its handshake took too long, or the process
     /// stops.
     pub(super) fn tell_end_unawaited(&mut self) {
         if let Some(told) = self.tell_end(DisconnectReason::ConnectionLost)

@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
 
 use super::*;
-use crate::mqtt::Shared;
-use crate::mqtt::handshake::greet;
-use crate::mqtt::limits::{COMMANDS_UNACKNOWLEDGED_V311_MAX, Limits};
+use crate::mqtt::MqttShared;
+use crate::mqtt::handshake::answer_connect;
+use crate::mqtt::limits::{COMMANDS_UNACKNOWLEDGED_V311_MAX, MqttLimits};
 
 const CONNECT: &[u8] = b"\x10\x0e\0\x04MQTT\x04\x02\0\x3c\0\x02me";
 const CONNACK: &[u8] = b"\x20\x02\0\0";
@@ -41,7 +41,7 @@ fn a_device_that_waits_for_commands_holds_little() {
 
 /// A listener without a socket, whose routes carry what the test hands them.
 struct Bench {
-    shared: Arc<Shared>,
+    shared: Arc<MqttShared>,
 }
 
 impl Bench {
@@ -53,7 +53,7 @@ impl Bench {
         let store = Arc::new(MemoryStore::new(Lineage(7), 1));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(settings(), store, clock).await.expect("an empty store");
-        let mut shared = Shared::new(engine, Limits::default());
+        let mut shared = MqttShared::new(engine, MqttLimits::default());
         shared.commands = Some(CommandRoutes::new(Arc::default(), shared.metrics.commands.clone()));
         shared.anybody = Arc::new(anybody);
         Self { shared: Arc::new(shared) }
@@ -65,8 +65,9 @@ impl Bench {
         client.write_all(connect).await.expect("room");
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            let greeted = greet(&mut server, &shared, None, || true).await.expect("a right CONNECT");
-            greeted.into_session(server, &shared).run().await;
+            let accepted =
+                answer_connect(&mut server, &shared, None, || true).await.expect("a right CONNECT");
+            accepted.into_session(server, &shared).run().await;
         });
         client
     }
@@ -212,9 +213,9 @@ async fn a_session_that_never_began_is_taken_back() {
     let is_connected = || engine.queries().device(&id).expect("readable").expect("registered").connected;
     let (mut client, mut server) = duplex(4_096);
     client.write_all(b"\x10\x0f\0\x04MQTT\x04\x02\0\x3c\0\x030xA").await.expect("room");
-    let greeted = greet(&mut server, &bench.shared, None, || true).await;
-    assert!(greeted.is_ok() && is_connected());
-    drop(greeted);
+    let accepted = answer_connect(&mut server, &bench.shared, None, || true).await;
+    assert!(accepted.is_ok() && is_connected());
+    drop(accepted);
     let taken_back = async {
         while is_connected() {
             tokio::task::yield_now().await;
