@@ -2,17 +2,17 @@
 //!
 //! Three witnesses that owe each other nothing are held against one another: the devices ([`Sent`]:
 //! what was sent and acknowledged), the receivers ([`Ledger`]: what clients were told) and the
-//! public API ([`Picture`]: what the server says it holds). The server's own counters are not
-//! asked. What does not agree is a [`Shortfall`] that names the device, the report or the
+//! public API ([`ServerSnapshot`]: what the server says it holds). The server's own counters are
+//! not asked. What does not agree is a [`Shortfall`] that names the device, the report or the
 //! notification.
 //!
-//! [`Picture::take`] asks the API, [`audit`] compares and is a pure function, [`close`] does both
-//! once things are quiet.
+//! [`ServerSnapshot::take`] asks the API, [`audit`] compares and is a pure function, [`close`] does
+//! both once things are quiet.
 
 mod closing;
 mod notifications;
-mod picture;
 mod reports;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +28,7 @@ use crate::receiver::Ledger;
 use crate::sent::Sent;
 
 pub use closing::close;
-pub use picture::{Delivery, DevicePicture, Event, Picture, Reading, State, Status};
+pub use snapshot::{Delivery, DeviceSnapshot, Event, Reading, ServerSnapshot, State, Status};
 
 /// A client and what its receiver was told. Every device of the run is linked to it, from before
 /// its first report.
@@ -158,11 +158,16 @@ pub struct Audit {
 
 /// Compares the witnesses once things are quiet: all traffic answered, no notification pending.
 #[must_use]
-pub fn audit(sent: &Sent, picture: &Picture, told: &[NotifiedClient<'_>], expected: &Expected) -> Audit {
+pub fn audit(
+    sent: &Sent,
+    snapshot: &ServerSnapshot,
+    told: &[NotifiedClient<'_>],
+    expected: &Expected,
+) -> Audit {
     let mut audit = Audit::default();
-    reports::check(sent, picture, expected, &mut audit);
+    reports::check(sent, snapshot, expected, &mut audit);
     for told in told {
-        notifications::check(sent, picture, told, expected, &mut audit);
+        notifications::check(sent, snapshot, told, expected, &mut audit);
     }
     audit
 }

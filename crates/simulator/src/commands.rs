@@ -1,17 +1,17 @@
 //! Commands: devices that are told to do something over MQTT, and somebody who tells them over
 //! REST.
 //!
-//! [`CommandedDevices`] subscribe to their topics and answer by their [`Manners`]: at once, late,
-//! with a refusal, twice, or not at all. [`CommandLoad`] sends commands at a rate that does not
-//! wait for anything. Both write into one [`CommandLedger`], by which each command is found again:
-//! what is counted here is counted at the senders' and the devices' own ends.
+//! [`CommandedDevices`] subscribe to their topics and answer by their [`ResponseProfile`]: at once,
+//! late, with a refusal, twice, or not at all. [`CommandLoad`] sends commands at a rate that does
+//! not wait for anything. Both write into one [`CommandLedger`], by which each command is found
+//! again: what is counted here is counted at the senders' and the devices' own ends.
 
 mod device;
 mod ledger;
 mod load;
-mod manners;
 mod outcomes;
 mod packet;
+mod response_profile;
 #[cfg(test)]
 mod tests;
 
@@ -27,8 +27,8 @@ use crate::traffic::DeviceIds;
 use device::DeviceConnection;
 pub use ledger::{CommandCounts, CommandLatencies, CommandLedger};
 pub use load::{CommandLoad, LoadPlan};
-pub use manners::Manners;
 pub use outcomes::{Outcomes, outcomes};
+pub use response_profile::ResponseProfile;
 
 /// Most devices of one connection: a server lets a connection subscribe to so many topics.
 pub const DEVICES_PER_CONNECTION_MAX: u32 = 64;
@@ -52,7 +52,7 @@ impl CommandedDevices {
         endpoint: &Endpoint,
         devices: &DeviceIds,
         connections: u32,
-        manners: Manners,
+        profile: ResponseProfile,
         ledger: &Arc<CommandLedger>,
     ) -> Self {
         let count =
@@ -62,7 +62,7 @@ impl CommandedDevices {
         for number in 0..count {
             let part = devices.lane(number, count);
             let connection =
-                DeviceConnection::new(endpoint.clone(), devices.clone(), part, manners, Arc::clone(ledger));
+                DeviceConnection::new(endpoint.clone(), devices.clone(), part, profile, Arc::clone(ledger));
             running.spawn(connection.run(stopped.clone()));
         }
         Self { ledger: Arc::clone(ledger), stop, connections: running }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use simulator::commands::{CommandLedger, CommandLoad, CommandedDevices, LoadPlan, Manners};
+use simulator::commands::{CommandLedger, CommandLoad, CommandedDevices, LoadPlan, ResponseProfile};
 use simulator::endpoint::Endpoint;
 use simulator::registration::{Registration, import_devices};
 use simulator::traffic::DeviceIds;
@@ -33,7 +33,8 @@ pub(super) async fn connect(
     devices: &DeviceIds,
     ledger: &Arc<CommandLedger>,
 ) -> Result<CommandedDevices, Failure> {
-    let connected = CommandedDevices::connect(mqtt, devices, devices.count(), Manners::default(), ledger);
+    let connected =
+        CommandedDevices::connect(mqtt, devices, devices.count(), ResponseProfile::default(), ledger);
     if !connected.subscribed(devices.count().into(), PATIENCE).await {
         return Err(format!("not every device is subscribed: {}", told(ledger)).into());
     }

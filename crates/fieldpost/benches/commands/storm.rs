@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::Value;
 use simulator::access::{Access, Login, Secret};
 use simulator::api_client::Api;
-use simulator::commands::{CommandLedger, CommandedDevices, Manners};
+use simulator::commands::{CommandLedger, CommandedDevices, ResponseProfile};
 
 use super::machine::ms;
 use super::report::Report;
@@ -41,7 +41,8 @@ pub(super) async fn all_come_back(sizes: Sizes, report: &mut Report) -> Result<(
     let mut load = stage::load(&server, &devices, all, f64::INFINITY, &ledger);
     load.sent().await;
     let begun = Instant::now();
-    let back = CommandedDevices::connect(&mqtt, &devices, devices.count(), Manners::default(), &ledger);
+    let back =
+        CommandedDevices::connect(&mqtt, &devices, devices.count(), ResponseProfile::default(), &ledger);
     if !back.subscribed(all, PATIENCE).await {
         return Err(format!("not every device came back: {}", stage::told(&ledger)).into());
     }

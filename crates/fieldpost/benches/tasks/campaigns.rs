@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 use fieldpost_client::{CampaignId, CampaignPlan, Picks};
-use simulator::commands::Manners;
+use simulator::commands::ResponseProfile;
 use simulator::latency::Latency;
 
 use super::report::Report;
@@ -24,7 +24,7 @@ struct Moment {
 
 pub(super) async fn on_time(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
     let name = format!("campaigns_{}_a_minute_of_{}_{}live", sizes.campaigns, sizes.count, sizes.live);
-    let stage = Stage::set(sizes.live, sizes.live, Manners::default()).await?;
+    let stage = Stage::set(sizes.live, sizes.live, ResponseProfile::default()).await?;
     let now = Moment { wall: SystemTime::now(), instant: Instant::now() };
     let ids: Vec<_> = (0..sizes.campaigns).map(|number| CampaignId::new(format!("c{number}"))).collect();
     for id in &ids {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fieldpost_client::{Client, DeviceSelection, Picks, TaskPlan};
-use simulator::commands::Manners;
+use simulator::commands::ResponseProfile;
 use simulator::latency::Latency;
 use tokio::task::JoinSet;
 
@@ -24,7 +24,7 @@ const FLOOR: &str = "floor 5 / 20 ms, aim 2 / 8 ms";
 const FLOOR_OF_RATE: &str = "floor 20,000 /s, aim 60,000 /s";
 
 pub(super) async fn among_many(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
-    let stage = Stage::set(sizes.devices, 0, Manners::default()).await?;
+    let stage = Stage::set(sizes.devices, 0, ResponseProfile::default()).await?;
     let eligible = stage.connected(&DeviceSelection::all().selector(SELECTOR)).await?;
     let all = stage.connected(&DeviceSelection::all()).await?;
     let name = format!("tasks_pick_{}_of_{eligible}_among_{all}_connected", sizes.count);
@@ -52,8 +52,8 @@ pub(super) async fn among_many(sizes: Sizes, report: &mut Report) -> Result<(), 
 /// Tasks that callers begin one after the other, of devices that take their time to answer: what is
 /// counted is what the devices have received.
 async fn as_many_as_go(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
-    let manners = Manners { answer_after: ANSWER_AFTER, ..Manners::default() };
-    let stage = Stage::set(sizes.devices, 0, manners).await?;
+    let profile = ResponseProfile { answer_after: ANSWER_AFTER, ..ResponseProfile::default() };
+    let stage = Stage::set(sizes.devices, 0, profile).await?;
     let eligible = stage.connected(&DeviceSelection::all().selector(SELECTOR)).await?;
     let picks = sizes.tasks * u64::from(sizes.count).min(eligible);
     let name = format!("tasks_of_{}_of_{eligible}_{CALLERS}callers", sizes.count);

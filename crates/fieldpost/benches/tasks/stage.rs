@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fieldpost_client::{Client, DeviceSelection};
-use simulator::commands::{CommandLedger, CommandedDevices, Manners};
+use simulator::commands::{CommandLedger, CommandedDevices, ResponseProfile};
 use simulator::places::FleetPlaces;
 use simulator::registration::{Registration, import_devices};
 use simulator::traffic::DeviceIds;
@@ -25,7 +25,11 @@ pub(super) struct Stage {
 impl Stage {
     /// Registers so many devices with their places and connects them, over so many connections or
     /// as many as it takes.
-    pub(super) async fn set(devices: u32, connections: u32, manners: Manners) -> Result<Self, Failure> {
+    pub(super) async fn set(
+        devices: u32,
+        connections: u32,
+        profile: ResponseProfile,
+    ) -> Result<Self, Failure> {
         let server = Fieldpost::start().await?;
         let devices = DeviceIds::new("p", devices).of_kind("probe");
         let registration =
@@ -36,7 +40,7 @@ impl Stage {
         }
         let ledger = Arc::new(CommandLedger::default());
         let mqtt = &server.site.mqtt;
-        let connected = CommandedDevices::connect(mqtt, &devices, connections, manners, &ledger);
+        let connected = CommandedDevices::connect(mqtt, &devices, connections, profile, &ledger);
         if !connected.subscribed(devices.count().into(), PATIENCE).await {
             return Err(format!("not every device is subscribed: {}", told(&ledger)).into());
         }

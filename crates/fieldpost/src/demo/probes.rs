@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use simulator::commands::{CommandLedger, CommandedDevices, Manners};
+use simulator::commands::{CommandLedger, CommandedDevices, ResponseProfile};
 use simulator::registration::{Registration, import_devices};
 use simulator::traffic::DeviceIds;
 
@@ -54,7 +54,7 @@ pub(super) async fn play(screen: &mut Screen, stage: &Stage) -> Result<ProbesAcc
     import_devices(&stage.site.http, &devices, &Registration::default(), |_| Ok(())).await?;
     let ledger = Arc::new(CommandLedger::default());
     let connected =
-        CommandedDevices::connect(&stage.site.mqtt, &devices, PROBES, Manners::default(), &ledger);
+        CommandedDevices::connect(&stage.site.mqtt, &devices, PROBES, ResponseProfile::default(), &ledger);
     let mut account = ProbesAccount::default();
     if !connected.subscribed(PROBES.into(), PATIENCE).await {
         account.missing.push("MISSING not every probe is connected".to_owned());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use simulator::commands::{CommandCounts, CommandLedger, CommandedDevices, Manners};
+use simulator::commands::{CommandCounts, CommandLedger, CommandedDevices, ResponseProfile};
 use simulator::traffic::DeviceIds;
 
 use super::Failure;
@@ -62,9 +62,9 @@ pub(super) async fn play(screen: &mut Screen, stage: &Stage) -> Result<TerminalA
     expect(&mut told, waiting.status == "scheduled", "a command for an absent terminal did not wait");
 
     let ledger = Arc::new(CommandLedger::default());
-    let manners = Manners { answer_after: WORK, ..Manners::default() };
+    let profile = ResponseProfile { answer_after: WORK, ..ResponseProfile::default() };
     let back = Instant::now();
-    let connected = CommandedDevices::connect(&stage.site.mqtt, &devices, 1, manners, &ledger);
+    let connected = CommandedDevices::connect(&stage.site.mqtt, &devices, 1, profile, &ledger);
     let is_told = ledger.until(PATIENCE, |counts| counts.received == 1).await;
     let after = back.elapsed();
     expect(&mut told, is_told, "a terminal that came back was not told what waited for it");

@@ -12,7 +12,7 @@ use simulator::address::Address;
 use simulator::api_client::Api;
 use simulator::commands::{
     CommandCounts, CommandLatencies, CommandLedger, CommandLoad, CommandedDevices,
-    DEVICES_PER_CONNECTION_MAX, LoadPlan, Manners, Outcomes, outcomes,
+    DEVICES_PER_CONNECTION_MAX, LoadPlan, Outcomes, ResponseProfile, outcomes,
 };
 use simulator::endpoint::Endpoint;
 use simulator::fleet::Reasons;
@@ -37,7 +37,7 @@ const OPEN: [&str; 3] = ["scheduled", "published", "running"];
 pub(super) struct CommandOrder {
     /// Those that are sent here; `None` where commands come from elsewhere alone.
     pub(super) per_second: Option<f64>,
-    pub(super) manners: Manners,
+    pub(super) profile: ResponseProfile,
     /// Where they are sent.
     pub(super) http: Address,
 }
@@ -76,7 +76,7 @@ pub(super) struct CommandAccount {
     unreceived: u64,
     outcomes: Outcomes,
     troubles: Reasons,
-    manners: Manners,
+    profile: ResponseProfile,
     /// Whether commands were to be sent here.
     are_sent: bool,
     behind: Duration,
@@ -96,8 +96,8 @@ impl Commanding {
         let http = commands.http.reach(access, order.ca.as_deref()).await?;
         let ledger = Arc::new(CommandLedger::default());
         let connections = CommandOrder::of_devices(order);
-        let manners = commands.manners;
-        let devices = CommandedDevices::connect(mqtt, &order.devices, connections, manners, &ledger);
+        let profile = commands.profile;
+        let devices = CommandedDevices::connect(mqtt, &order.devices, connections, profile, &ledger);
         devices.subscribed(order.devices.count().into(), patience).await;
         let origin = format!("simulate-{}-{}", std::process::id(), order.profile.seed);
         Ok(Self { order: commands.clone(), http, origin, devices, load: None, ledger, begun: None })
@@ -138,9 +138,9 @@ impl Commanding {
         }
         let elapsed = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
         let until = Instant::now() + patience;
-        let manners = order.manners;
+        let profile = order.profile;
         let is_quiet = |counts: CommandCounts| {
-            counts.received >= counts.sent && (!manners.answer_all() || counts.settled >= counts.received)
+            counts.received >= counts.sent && (!profile.answer_all() || counts.settled >= counts.received)
         };
         ledger.until(patience, is_quiet).await;
         let outcomes = ended(&Api::new(http, CALL_PATIENCE), &origin, until).await;
@@ -156,7 +156,7 @@ impl Commanding {
             unreceived: ledger.unreceived(),
             outcomes,
             troubles,
-            manners,
+            profile,
             are_sent: order.per_second.is_some(),
             behind,
             elapsed,
@@ -184,7 +184,7 @@ impl CommandAccount {
         let with = |status: &str| self.outcomes.get(status).copied().unwrap_or_default();
         let open = OPEN.iter().map(|status| with(status)).sum::<u64>();
         let all = self.outcomes.values().sum::<u64>();
-        let answers_all = self.manners.answer_all();
+        let answers_all = self.profile.answer_all();
         let found = [
             (unsent, "commands were not accepted"),
             (self.unreceived, "commands never reached their device"),
@@ -281,7 +281,7 @@ mod tests {
             unreceived: 0,
             outcomes: outcomes.iter().map(|(status, count)| ((*status).to_owned(), *count)).collect(),
             troubles: Reasons::new(),
-            manners: Manners::default(),
+            profile: ResponseProfile::default(),
             are_sent: true,
             behind: Duration::ZERO,
             elapsed: Duration::from_secs(1),
@@ -324,9 +324,9 @@ mod tests {
         ] {
             assert_eq!(account(counts, outcomes).faults(), [fault]);
         }
-        let silent = Manners { silent: Probability::ALWAYS, ..Manners::default() };
+        let silent = ResponseProfile { silent: Probability::ALWAYS, ..ResponseProfile::default() };
         let open = account(CommandCounts { answered: 10, settled: 10, ..good() }, &[("published", 1_000)]);
-        assert_eq!(CommandAccount { manners: silent, ..open }.faults(), [""; 0]);
+        assert_eq!(CommandAccount { profile: silent, ..open }.faults(), [""; 0]);
         let taken = account(CommandCounts { sent: 0, ..good() }, &[]);
         assert_eq!(CommandAccount { are_sent: false, ..taken.clone() }.faults(), [""; 0]);
         assert_eq!(taken.faults(), ["no command was sent"]);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{ArgGroup, Args, ValueEnum};
 use simulator::access::{Access, Login, Queue, Secret};
 use simulator::address::{Address, Protocol};
-use simulator::commands::Manners;
+use simulator::commands::ResponseProfile;
 use simulator::fleet::{MqttDialect, MqttVersion, Payload, Qos, Way};
 use simulator::places::FleetPlaces;
 use simulator::random::Probability;
@@ -346,7 +346,7 @@ impl CommandFlags {
             let what = "--commands-per-second and --take-commands are for MQTT alone";
             return Err(format!("{what}, over which devices take commands"));
         }
-        let manners = Manners {
+        let profile = ResponseProfile {
             answer_after: self.answer_after,
             refuse: self.refuse,
             silent: self.silent,
@@ -358,12 +358,12 @@ impl CommandFlags {
             mute: self.mute,
             seed,
         };
-        if !manners.fit() {
+        if !profile.fit() {
             let shares = "--refuse, --silent, --answer-twice, --answer-late and --leave";
             return Err(format!("{shares} are shares of all commands, and are more than 1 together"));
         }
         let http = http.cloned().unwrap_or_else(|| usual_address(Via::Http));
-        Ok(Some(CommandOrder { per_second: self.commands_per_second, manners, http }))
+        Ok(Some(CommandOrder { per_second: self.commands_per_second, profile, http }))
     }
 }
 

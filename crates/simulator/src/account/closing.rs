@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Audit, Expected, NotifiedClient, Picture, audit};
+use super::{Audit, Expected, NotifiedClient, ServerSnapshot, audit};
 use crate::api_client::{Api, ApiError};
 use crate::receiver::Receiver;
 use crate::sent::Sent;
@@ -33,12 +33,12 @@ pub async fn close(
     let nothing = |pending: &Pending| pending.items.is_empty();
     api.until("/v1/deliveries?status=pending&limit=1", patience, nothing).await?;
     let taken = |id: &str| clients.iter().map(|(_, receiver)| times_taken(receiver, id)).sum();
-    let picture = Picture::take(api, sent.devices(), taken).await?;
+    let snapshot = ServerSnapshot::take(api, sent.devices(), taken).await?;
     let ledgers: Vec<_> =
         clients.iter().map(|(client_id, receiver)| (*client_id, receiver.ledger())).collect();
     let told: Vec<_> =
         ledgers.iter().map(|(client_id, ledger)| NotifiedClient { client_id, ledger }).collect();
-    Ok(audit(sent, &picture, &told, expected))
+    Ok(audit(sent, &snapshot, &told, expected))
 }
 
 fn times_taken(receiver: &Receiver, webhook_id: &str) -> u64 {

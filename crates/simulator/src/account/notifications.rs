@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Audit, Delivery, DevicePicture, Event, Expected, NotifiedClient, Picture, Shortfall, Status};
+use super::{
+    Audit, Delivery, DeviceSnapshot, Event, Expected, NotifiedClient, ServerSnapshot, Shortfall, Status,
+};
 use crate::receiver::{Arrival, Connection, EventKind, Notification};
 use crate::sent::Sent;
 
@@ -12,7 +14,7 @@ const TYPES_MAX: usize = 8;
 /// Checks everything about one client and adds up the figures.
 pub(super) fn check(
     sent: &Sent,
-    picture: &Picture,
+    snapshot: &ServerSnapshot,
     told: &NotifiedClient<'_>,
     expected: &Expected,
     audit: &mut Audit,
@@ -29,12 +31,12 @@ pub(super) fn check(
             ),
         }
     }
-    for delivery in picture.deliveries.iter().filter(|delivery| delivery.client_id == told.client_id) {
+    for delivery in snapshot.deliveries.iter().filter(|delivery| delivery.client_id == told.client_id) {
         if let Some(index) = sent.devices().index(&delivery.device_id) {
             devices.entry(index).or_default().1.push(delivery);
         }
     }
-    for (index, device) in &picture.devices {
+    for (index, device) in &snapshot.devices {
         let (arrivals, deliveries) = devices.remove(index).unwrap_or_default();
         let device_id = sent.devices().id(*index);
         let booked = deliveries.iter().map(|delivery| (delivery.id.as_str(), *delivery)).collect();
@@ -74,7 +76,7 @@ struct PairAccount<'a> {
     client_id: &'a str,
     device_id: String,
     index: u32,
-    device: &'a DevicePicture,
+    device: &'a DeviceSnapshot,
     /// At the receiver, in order, failed attempts too.
     arrivals: Vec<&'a Arrival>,
     /// In the server's books, oldest first.

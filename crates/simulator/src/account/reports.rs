@@ -4,18 +4,18 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{Audit, DevicePicture, Event, Expected, Picture, Shortfall};
+use super::{Audit, DeviceSnapshot, Event, Expected, ServerSnapshot, Shortfall};
 use crate::receiver::{Connection, EventKind};
 use crate::sent::{Answer, Sent, SentReport};
 
 /// Checks every device of the run and adds up the figures.
-pub(super) fn check(sent: &Sent, picture: &Picture, expected: &Expected, audit: &mut Audit) {
+pub(super) fn check(sent: &Sent, snapshot: &ServerSnapshot, expected: &Expected, audit: &mut Audit) {
     for index in 0..sent.devices().count() {
         let (device_id, reports) = (sent.devices().id(index), sent.of(index));
         audit.reports_sent += reports.len() as u64;
         audit.reports_acknowledged += reports.iter().filter(|report| report.is_acknowledged()).count() as u64;
         measure(reports, expected, audit);
-        let Some(device) = picture.devices.get(&index) else {
+        let Some(device) = snapshot.devices.get(&index) else {
             let what = "it is not registered".to_owned();
             audit.shortfalls.push(Shortfall::DeviceWrong { device_id, what });
             continue;
@@ -39,7 +39,7 @@ fn measure(reports: &[SentReport], expected: &Expected, audit: &mut Audit) {
 struct DeviceAccount<'a> {
     device_id: String,
     reports: &'a [SentReport],
-    device: &'a DevicePicture,
+    device: &'a DeviceSnapshot,
 }
 
 impl DeviceAccount<'_> {

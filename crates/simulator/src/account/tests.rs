@@ -12,7 +12,7 @@ use crate::traffic::{DeviceIds, Report};
 /// superseded.
 struct World {
     sent: Sent,
-    picture: Picture,
+    snapshot: ServerSnapshot,
     arrivals: Vec<Arrival>,
     expected: Expected,
 }
@@ -71,9 +71,9 @@ fn world() -> World {
         })
         .collect();
     let state = State { value: 0.into(), connection: Connection::Online };
-    let devices = BTreeMap::from([(0, DevicePicture { state, readings, events })]);
+    let devices = BTreeMap::from([(0, DeviceSnapshot { state, readings, events })]);
     let expected = Expected { losses: BTreeMap::from([(0, 1)]), ..Expected::default() };
-    World { sent, picture: Picture { devices, deliveries }, arrivals, expected }
+    World { sent, snapshot: ServerSnapshot { devices, deliveries }, arrivals, expected }
 }
 
 impl World {
@@ -81,11 +81,11 @@ impl World {
         let mut ledger = Ledger::new(Retain::Everything);
         self.arrivals.iter().cloned().for_each(|arrival| ledger.record(arrival));
         let told = NotifiedClient { client_id: "c1", ledger: &ledger };
-        audit(&self.sent, &self.picture, &[told], &self.expected)
+        audit(&self.sent, &self.snapshot, &[told], &self.expected)
     }
 
-    fn device(&mut self) -> &mut DevicePicture {
-        self.picture.devices.get_mut(&0).expect("the device is known")
+    fn device(&mut self) -> &mut DeviceSnapshot {
+        self.snapshot.devices.get_mut(&0).expect("the device is known")
     }
 }
 
@@ -162,7 +162,7 @@ fn a_wrong_state_or_event_is_found() {
     check(|world| world.device().readings[1].changed = true, "4 readings are marked");
     check(|world| world.expected.losses.clear(), "it fell silent 0 times and was lost 1 times");
     check(|world| world.device().events[3].kind = EventKind::Lost, "is device.lost while Lost");
-    check(|world| drop(world.picture.devices.remove(&0)), "not registered");
+    check(|world| drop(world.snapshot.devices.remove(&0)), "not registered");
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn a_client_that_was_not_told_is_found() {
         |world| world.arrivals[3].reply = Reply::Status(500),
         "m5 is called delivered, but was never taken",
     );
-    check(|world| drop(world.picture.deliveries.pop()), "5 events, but 4 notifications");
-    check(|world| drop(world.picture.deliveries.pop()), "m5 came, but is not in the books");
-    check(|world| world.picture.deliveries[4].status = Status::Failed, "m5 is Failed");
-    check(|world| world.picture.deliveries[4].attempt_count = 0, "m5 came 1 times, 0 attempts");
+    check(|world| drop(world.snapshot.deliveries.pop()), "5 events, but 4 notifications");
+    check(|world| drop(world.snapshot.deliveries.pop()), "m5 came, but is not in the books");
+    check(|world| world.snapshot.deliveries[4].status = Status::Failed, "m5 is Failed");
+    check(|world| world.snapshot.deliveries[4].attempt_count = 0, "m5 came 1 times, 0 attempts");
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn a_repeat_after_a_crash_is_in_order() {
     let again = |attempts_cut| {
         move |world: &mut World| {
             world.arrivals.insert(3, world.arrivals[2].clone());
-            world.picture.deliveries[3].attempt_count = 2;
-            world.picture.deliveries[3].attempts_cut = attempts_cut;
+            world.snapshot.deliveries[3].attempt_count = 2;
+            world.snapshot.deliveries[3].attempts_cut = attempts_cut;
         }
     };
     let mut world = world();
@@ -220,7 +220,7 @@ fn what_was_taken_may_be_superseded_only_when_its_attempt_was_cut() {
         move |world: &mut World| {
             let events = world.device().events.clone();
             world.arrivals.insert(1, arrival(&events, 1, 2));
-            world.picture.deliveries[1].attempts_cut = attempts_cut;
+            world.snapshot.deliveries[1].attempts_cut = attempts_cut;
         }
     };
     check(cut(0), "m2 was taken 1 times, but is Superseded with 0 cut attempts");

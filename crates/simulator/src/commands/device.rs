@@ -14,8 +14,8 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use super::ledger::{CommandLedger, hash_of};
-use super::manners::Manners;
 use super::packet::{self, ServerPacket};
+use super::response_profile::ResponseProfile;
 use crate::client_stream::{Buffered, CONNECT_TIMEOUT, ClientStream, permit_to_connect};
 use crate::endpoint::Endpoint;
 use crate::fleet::MqttVersion;
@@ -44,7 +44,7 @@ pub(super) struct DeviceConnection {
     endpoint: Endpoint,
     devices: DeviceIds,
     part: Range<u32>,
-    manners: Manners,
+    profile: ResponseProfile,
     ledger: Arc<CommandLedger>,
 }
 
@@ -89,11 +89,11 @@ impl DeviceConnection {
         endpoint: Endpoint,
         devices: DeviceIds,
         part: Range<u32>,
-        manners: Manners,
+        profile: ResponseProfile,
         ledger: Arc<CommandLedger>,
     ) -> Self {
         let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-        Self { number, endpoint, devices, part, manners, ledger }
+        Self { number, endpoint, devices, part, profile, ledger }
     }
 
     /// Connects, answers, and connects again, until it is stopped.
@@ -117,7 +117,7 @@ impl DeviceConnection {
                         Ok(SessionEnd::Stopped) => return,
                         Ok(SessionEnd::Left) => {
                             self.ledger.left();
-                            pause = self.manners.leave_for;
+                            pause = self.profile.leave_for;
                         }
                         Err(error) => self.ledger.broke(&error.to_string()),
                     }
@@ -240,14 +240,14 @@ impl CommandedSession<'_> {
         if let Some(packet_id) = packet_id {
             packet::write_puback(packet_id, &mut self.wire.output);
         }
-        let DeviceConnection { devices, ledger, manners, .. } = self.connection;
+        let DeviceConnection { devices, ledger, profile, .. } = self.connection;
         let id = topic.rsplit(|byte| *byte == b'/').next().and_then(|id| std::str::from_utf8(id).ok());
         let device = id.and_then(|id| devices.index(id));
         let device = device.ok_or_else(|| bad_packet("a command for somebody else"))?;
         let CommandMessage { message_id } = serde_json::from_slice(payload).map_err(io::Error::other)?;
         let command = hash_of(&message_id);
         ledger.received(command, now);
-        let reaction = manners.reaction(device, command);
+        let reaction = profile.reaction(device, command);
         self.leaves |= reaction.leaves;
         for _ in 0..reaction.times {
             let (at, ok, message_id) = (now + reaction.after, reaction.ok, message_id.clone());

@@ -57,7 +57,10 @@ async fn mqtt_connection(mut stream: TcpStream, ids: &[&str]) -> Vec<String> {
     answers
 }
 
-async fn devices(ids: &'static [&'static str], manners: Manners) -> (Arc<CommandLedger>, Vec<String>, u64) {
+async fn devices(
+    ids: &'static [&'static str],
+    profile: ResponseProfile,
+) -> (Arc<CommandLedger>, Vec<String>, u64) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let endpoint = Endpoint::at(listener.local_addr().expect("it is bound"));
     let server = tokio::spawn(async move {
@@ -66,12 +69,12 @@ async fn devices(ids: &'static [&'static str], manners: Manners) -> (Arc<Command
     });
     let ledger = Arc::new(CommandLedger::default());
     let fleet = DeviceIds::new("d", 3).of_kind("face");
-    let connected = CommandedDevices::connect(&endpoint, &fleet, 1, manners, &ledger);
+    let connected = CommandedDevices::connect(&endpoint, &fleet, 1, profile, &ledger);
     assert!(connected.subscribed(3, PATIENCE).await);
     let subscribed = ledger.counts().subscribed;
     let all = ids.len() as u64;
     let is_settled = |counts: CommandCounts| {
-        let is_answered = !manners.answer_all() || counts.settled == counts.received;
+        let is_answered = !profile.answer_all() || counts.settled == counts.received;
         counts.received + counts.repeated == all && is_answered
     };
     assert!(ledger.until(PATIENCE, is_settled).await, "{:?}", ledger.counts());
@@ -81,7 +84,7 @@ async fn devices(ids: &'static [&'static str], manners: Manners) -> (Arc<Command
 
 #[tokio::test]
 async fn devices_do_what_they_are_told_and_say_so() {
-    let (ledger, answers, subscribed) = devices(&IDS, Manners::default()).await;
+    let (ledger, answers, subscribed) = devices(&IDS, ResponseProfile::default()).await;
     assert_eq!(subscribed, 3);
     let expect = IDS.map(|id| format!(r#"{{"message_id":"{id}","ok":true}}"#));
     assert_eq!(answers, expect);
@@ -91,14 +94,14 @@ async fn devices_do_what_they_are_told_and_say_so() {
 
 #[tokio::test]
 async fn devices_refuse_repeat_themselves_or_say_nothing() {
-    let refusing = Manners { refuse: Probability::ALWAYS, ..Manners::default() };
+    let refusing = ResponseProfile { refuse: Probability::ALWAYS, ..ResponseProfile::default() };
     let (ledger, answers, _) = devices(&IDS, refusing).await;
     assert!(answers.iter().all(|answer| answer.ends_with(r#""ok":false}"#)), "{answers:?}");
     assert_eq!((ledger.counts().refused, ledger.counts().settled), (4, 4));
-    let twice = Manners { twice: Probability::ALWAYS, ..Manners::default() };
+    let twice = ResponseProfile { twice: Probability::ALWAYS, ..ResponseProfile::default() };
     let (ledger, answers, _) = devices(&IDS[..1], twice).await;
     assert_eq!((answers.len(), ledger.counts().answered, ledger.counts().settled), (2, 2, 1));
-    let silent = Manners { silent: Probability::ALWAYS, ..Manners::default() };
+    let silent = ResponseProfile { silent: Probability::ALWAYS, ..ResponseProfile::default() };
     let (ledger, answers, _) = devices(&["cmd_a", "cmd_a"], silent).await;
     assert_eq!((answers.len(), ledger.counts().repeated), (0, 1));
 }
@@ -113,10 +116,10 @@ async fn a_device_that_leaves_comes_back_after_its_time() {
         let (second, _) = listener.accept().await.expect("somebody connects");
         (answers, mqtt_connection(second, &[]).await)
     });
-    let manners = Manners { leave: Probability::ALWAYS, ..Manners::default() };
+    let profile = ResponseProfile { leave: Probability::ALWAYS, ..ResponseProfile::default() };
     let ledger = Arc::new(CommandLedger::default());
     let fleet = DeviceIds::new("d", 3).of_kind("face");
-    let connected = CommandedDevices::connect(&endpoint, &fleet, 1, manners, &ledger);
+    let connected = CommandedDevices::connect(&endpoint, &fleet, 1, profile, &ledger);
     let is_back = |counts: CommandCounts| counts.left == 1 && counts.subscribed == 3;
     assert!(ledger.until(PATIENCE, is_back).await, "{:?}", ledger.counts());
     connected.disconnect().await;

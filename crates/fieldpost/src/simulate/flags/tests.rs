@@ -109,15 +109,15 @@ fn devices_may_take_commands_of_others_and_have_places() {
     let order = order("--take-commands --leave 0.25 --leave-for 1s --mute 0.5 --places --seed 7");
     let order = order.expect("a right line");
     let commands = order.commands.expect("devices take commands");
-    let manners = Manners {
+    let profile = ResponseProfile {
         leave: Probability::new(0.25).expect("a share"),
         leave_for: Duration::from_secs(1),
         mute: Probability::new(0.5).expect("a share"),
         late_by: Duration::from_secs(10),
         seed: 7,
-        ..Manners::default()
+        ..ResponseProfile::default()
     };
-    assert_eq!((commands.per_second, commands.manners), (None, manners));
+    assert_eq!((commands.per_second, commands.profile), (None, profile));
     let (_, registration) = order.registering.expect("registered");
     assert_eq!(registration.places, Some(FleetPlaces::seeded(7)));
 }
@@ -150,16 +150,16 @@ fn commands_are_sent_over_http_and_answered_by_shares() {
     let commands = order(line).expect("a right line").commands.expect("commands are sent");
     let http = commands.http.to_string();
     assert_eq!((commands.per_second, http.as_str()), (Some(50.0), "http://127.0.0.1:9000"));
-    let manners = Manners {
+    let profile = ResponseProfile {
         answer_after: Duration::from_millis(20),
         refuse: Probability::new(0.25).expect("a share"),
         silent: Probability::new(0.5).expect("a share"),
         late_by: Duration::from_secs(10),
         leave_for: Duration::from_secs(10),
         seed: 7,
-        ..Manners::default()
+        ..ResponseProfile::default()
     };
-    assert_eq!(commands.manners, manners);
+    assert_eq!(commands.profile, profile);
     assert!(order("").expect("a right line").commands.is_none());
     for (line, says) in [
         ("--commands-per-second 5 --via http", "for MQTT alone"),

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use simulator::commands::{CommandLedger, CommandedDevices, Manners};
+use simulator::commands::{CommandLedger, CommandedDevices, ResponseProfile};
 use simulator::random::Probability;
 use simulator::traffic::DeviceIds;
 
@@ -19,10 +19,10 @@ fn seen(status: &str) -> String {
 }
 
 /// Gates that are connected and answer so.
-async fn gates(rig: &Rig, count: u32, manners: Manners) -> CommandedDevices {
+async fn gates(rig: &Rig, count: u32, profile: ResponseProfile) -> CommandedDevices {
     let (devices, ledger) =
         (DeviceIds::new("gate", count).of_kind("gate"), Arc::new(CommandLedger::default()));
-    let connected = CommandedDevices::connect(rig.mqtt(), &devices, 1, manners, &ledger);
+    let connected = CommandedDevices::connect(rig.mqtt(), &devices, 1, profile, &ledger);
     assert!(connected.subscribed(count.into(), PATIENCE).await, "{:?}", ledger.troubles());
     connected
 }
@@ -93,7 +93,7 @@ async fn a_device_that_comes_back_does_what_waits_for_it() {
     let mut out = BufReader::new(watching.stdout.take().expect("it is piped"));
     let mut seen = String::new();
     out.read_line(&mut seen).expect("text");
-    let connected = gates(&rig, 1, Manners::default()).await;
+    let connected = gates(&rig, 1, ResponseProfile::default()).await;
     out.read_to_string(&mut seen).expect("text");
     let watched = ended(&watching.wait_with_output().expect("it ends"));
     assert_eq!(watched.code, Some(0), "{watched:?}");
@@ -122,12 +122,13 @@ async fn a_device_that_comes_back_does_what_waits_for_it() {
 async fn a_device_that_refuses_is_told_from_one_that_does_it() {
     let rig = Rig::start(&[]).await;
     rig.out("device add gate0 --kind gate");
-    let connected = gates(&rig, 1, Manners { refuse: Probability::ALWAYS, ..Manners::default() }).await;
+    let connected =
+        gates(&rig, 1, ResponseProfile { refuse: Probability::ALWAYS, ..ResponseProfile::default() }).await;
     let refused = rig.run("command send gate0 1 --wait 60s");
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("ended as failed"), "{}", refused.err);
     connected.disconnect().await;
-    let connected = gates(&rig, 1, Manners::default()).await;
+    let connected = gates(&rig, 1, ResponseProfile::default()).await;
     let did_it = rig.run("command send gate0 1 --wait 60s");
     assert_eq!(did_it.code, Some(0), "{did_it:?}");
     connected.disconnect().await;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use simulator::commands::{CommandLedger, CommandedDevices, Manners};
+use simulator::commands::{CommandLedger, CommandedDevices, ResponseProfile};
 use simulator::traffic::DeviceIds;
 
 use crate::cli::rig::{Ended, PATIENCE, Rig, run};
@@ -216,7 +216,7 @@ async fn devices_of_a_selection_are_asked_by_turns() {
     }
     rig.out("device add gate9 --kind gate --label wing=a");
     let (devices, ledger) = (DeviceIds::new("gate", 3).of_kind("gate"), Arc::new(CommandLedger::default()));
-    let connected = CommandedDevices::connect(rig.mqtt(), &devices, 3, Manners::default(), &ledger);
+    let connected = CommandedDevices::connect(rig.mqtt(), &devices, 3, ResponseProfile::default(), &ledger);
     assert!(connected.subscribed(3, PATIENCE).await, "{:?}", ledger.troubles());
     let counts = rig.out("fleet count --selector wing=a --by wing");
     assert!(counts.starts_with("devices     4\nconnected   3\n"), "{counts}");

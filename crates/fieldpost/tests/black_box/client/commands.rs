@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fieldpost_client::{CommandFilter, CommandStatus, Method, NewCommand, Path, Request};
-use simulator::commands::{CommandLedger, CommandedDevices, Manners};
+use simulator::commands::{CommandLedger, CommandedDevices, ResponseProfile};
 use simulator::traffic::DeviceIds;
 
 use crate::client::rig::{PATIENCE, Rig};
@@ -33,7 +33,7 @@ async fn a_device_is_told_once_it_is_there_and_its_answer_is_the_end() {
 
     let ledger = Arc::new(CommandLedger::default());
     let devices = DeviceIds::new("gate", 1).of_kind("gate");
-    let connected = CommandedDevices::connect(rig.mqtt(), &devices, 1, Manners::default(), &ledger);
+    let connected = CommandedDevices::connect(rig.mqtt(), &devices, 1, ResponseProfile::default(), &ledger);
     for id in [&waiting.id, &open.id] {
         let ended = commands.wait(id, PATIENCE).await.expect("a command");
         assert_eq!((ended.status, ended.tries), (CommandStatus::Acknowledged, 1));

@@ -1,4 +1,4 @@
-//! The API's answers, as the contract has them, turned into a picture.
+//! The API's answers, as the contract has them, turned into a snapshot.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -72,21 +72,21 @@ async fn api() -> (Api, JoinSet<()>) {
 #[tokio::test]
 async fn all_pages_are_read_and_doubtful_attempts_looked_at() {
     let (api, _server) = api().await;
-    let picture = Picture::take(&api, &DeviceIds::new("d", 1), |id| u64::from(id == "m1"))
+    let snapshot = ServerSnapshot::take(&api, &DeviceIds::new("d", 1), |id| u64::from(id == "m1"))
         .await
         .expect("it can be taken");
-    let device = &picture.devices[&0];
+    let device = &snapshot.devices[&0];
     assert_eq!((device.state.value.clone(), device.state.connection), (1.into(), Connection::Online));
     assert_eq!(device.readings.iter().map(|reading| reading.ts_ms).collect::<Vec<_>>(), [1, 2]);
     assert_eq!((device.events.len(), device.events[0].kind), (1, EventKind::Changed));
     let deliveries: Vec<_> =
-        picture.deliveries.iter().map(|delivery| (delivery.status, delivery.attempts_cut)).collect();
+        snapshot.deliveries.iter().map(|delivery| (delivery.status, delivery.attempts_cut)).collect();
     assert_eq!(deliveries, [(Status::Superseded, 1), (Status::Delivered, 0)]);
 }
 
 #[tokio::test]
 async fn a_device_that_is_not_there_is_told_with_path_and_status() {
     let (api, _server) = api().await;
-    let error = Picture::take(&api, &DeviceIds::new("x", 1), |_| 0).await.unwrap_err();
+    let error = ServerSnapshot::take(&api, &DeviceIds::new("x", 1), |_| 0).await.unwrap_err();
     assert!(error.to_string().contains("/v1/devices/x0: 404"), "{error}");
 }

@@ -40,7 +40,7 @@ pub struct Reading {
 
 /// What is known about one device.
 #[derive(Debug, Clone, PartialEq)]
-pub struct DevicePicture {
+pub struct DeviceSnapshot {
     /// As it is now.
     pub state: State,
     /// Everything it has reported, oldest first.
@@ -68,14 +68,14 @@ pub struct Delivery {
 
 /// Everything the account needs to know from the server.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Picture {
+pub struct ServerSnapshot {
     /// Per device of the run; a device that is not registered is absent.
-    pub devices: BTreeMap<u32, DevicePicture>,
+    pub devices: BTreeMap<u32, DeviceSnapshot>,
     /// All notifications, oldest first.
     pub deliveries: Vec<Delivery>,
 }
 
-impl Picture {
+impl ServerSnapshot {
     /// Asks the API for everything about `devices`. `taken` says how often a webhook-id was taken
     /// by its receiver: where that is more often than the server says, the attempts are looked at,
     /// too.
@@ -83,19 +83,20 @@ impl Picture {
     /// # Errors
     /// What the API refuses or cannot answer in time.
     pub async fn take(api: &Api, devices: &DeviceIds, taken: impl Fn(&str) -> u64) -> Result<Self, ApiError> {
-        let mut pictures = device_pictures(api, devices).await?;
+        let mut snapshots = device_snapshots(api, devices).await?;
         for event in api.list::<Event>("/v1/events?order=asc").await? {
-            if let Some(device) = devices.index(&event.device_id).and_then(|index| pictures.get_mut(&index)) {
+            if let Some(device) = devices.index(&event.device_id).and_then(|index| snapshots.get_mut(&index))
+            {
                 device.events.push(event);
             }
         }
         let mut deliveries = Vec::new();
-        for delivery in api.list::<wire::Delivery>("/v1/deliveries?order=asc").await? {
+        for delivery in api.list::<wire::WireDelivery>("/v1/deliveries?order=asc").await? {
             let in_doubt = taken(&delivery.id) > u64::from(delivery.status == Status::Delivered);
             let attempts_cut = if in_doubt { attempts_cut(api, &delivery.id).await? } else { 0 };
             deliveries.push(delivery.with(attempts_cut));
         }
-        Ok(Self { devices: pictures, deliveries })
+        Ok(Self { devices: snapshots, deliveries })
     }
 }
 
@@ -104,41 +105,41 @@ async fn attempts_cut(api: &Api, webhook_id: &str) -> Result<u64, ApiError> {
     Ok(delivery.attempts.iter().filter(|attempt| attempt.error.is_some()).count() as u64)
 }
 
-async fn device_pictures(api: &Api, devices: &DeviceIds) -> Result<BTreeMap<u32, DevicePicture>, ApiError> {
-    let mut pictures = BTreeMap::new();
+async fn device_snapshots(api: &Api, devices: &DeviceIds) -> Result<BTreeMap<u32, DeviceSnapshot>, ApiError> {
+    let mut snapshots = BTreeMap::new();
     let mut asking = JoinSet::new();
     for index in 0..devices.count() {
         if asking.len() == ASKED_AT_ONCE {
-            keep_next(&mut asking, &mut pictures).await?;
+            keep_next(&mut asking, &mut snapshots).await?;
         }
         let (api, id) = (api.clone(), devices.id(index));
-        asking.spawn(async move { device_picture(&api, &id).await.map(|picture| (index, picture)) });
+        asking.spawn(async move { device_snapshot(&api, &id).await.map(|snapshot| (index, snapshot)) });
     }
     while !asking.is_empty() {
-        keep_next(&mut asking, &mut pictures).await?;
+        keep_next(&mut asking, &mut snapshots).await?;
     }
-    Ok(pictures)
+    Ok(snapshots)
 }
 
-type Asked = Result<(u32, DevicePicture), ApiError>;
+type Asked = Result<(u32, DeviceSnapshot), ApiError>;
 
 async fn keep_next(
     asking: &mut JoinSet<Asked>,
-    pictures: &mut BTreeMap<u32, DevicePicture>,
+    snapshots: &mut BTreeMap<u32, DeviceSnapshot>,
 ) -> Result<(), ApiError> {
     if let Some(asked) = asking.join_next().await {
-        let (index, picture) = asked.expect("asking the API neither panics nor is aborted")?;
-        pictures.insert(index, picture);
+        let (index, snapshot) = asked.expect("asking the API neither panics nor is aborted")?;
+        snapshots.insert(index, snapshot);
     }
     Ok(())
 }
 
-async fn device_picture(api: &Api, id: &str) -> Result<DevicePicture, ApiError> {
+async fn device_snapshot(api: &Api, id: &str) -> Result<DeviceSnapshot, ApiError> {
     let device: wire::Device = api.get(&format!("/v1/devices/{id}")).await?;
-    let readings: Vec<wire::Reading> = api.list(&format!("/v1/devices/{id}/readings?order=asc")).await?;
-    let readings = readings.into_iter().map(wire::Reading::into).collect();
+    let readings: Vec<wire::WireReading> = api.list(&format!("/v1/devices/{id}/readings?order=asc")).await?;
+    let readings = readings.into_iter().map(wire::WireReading::into).collect();
     let state = State { value: device.state.value, connection: device.state.connection };
-    Ok(DevicePicture { state, readings, events: Vec::new() })
+    Ok(DeviceSnapshot { state, readings, events: Vec::new() })
 }
 
 /// The contract's JSON.
@@ -190,20 +191,20 @@ mod wire {
     }
 
     #[derive(Deserialize)]
-    pub(super) struct Reading {
+    pub(super) struct WireReading {
         ts: Time,
         data: Value,
         changed: bool,
     }
 
-    impl From<Reading> for super::Reading {
-        fn from(reading: Reading) -> Self {
+    impl From<WireReading> for super::Reading {
+        fn from(reading: WireReading) -> Self {
             Self { ts_ms: reading.ts.0, value: reading.data, changed: reading.changed }
         }
     }
 
     #[derive(Deserialize)]
-    pub(super) struct Delivery {
+    pub(super) struct WireDelivery {
         pub(super) id: String,
         client_id: String,
         device_id: String,
@@ -211,7 +212,7 @@ mod wire {
         attempt_count: u64,
     }
 
-    impl Delivery {
+    impl WireDelivery {
         pub(super) fn with(self, attempts_cut: u64) -> super::Delivery {
             let Self { id, client_id, device_id, status, attempt_count } = self;
             super::Delivery { id, client_id, device_id, status, attempt_count, attempts_cut }

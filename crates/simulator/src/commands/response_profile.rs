@@ -9,7 +9,7 @@ use crate::random::{Probability, Random};
 /// and answered once. The seed and a command's id alone decide, so that a command is treated alike
 /// each time that it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Manners {
+pub struct ResponseProfile {
     /// How long a device takes for its answer.
     pub answer_after: Duration,
     /// Answered with `ok: false`.
@@ -45,7 +45,7 @@ pub(super) struct Reaction {
     pub(super) leaves: bool,
 }
 
-impl Manners {
+impl ResponseProfile {
     /// Whether the shares leave room for each other.
     #[must_use]
     pub fn fit(&self) -> bool {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn each_way_has_its_share_and_a_command_is_treated_alike() {
         let share = |share| Probability::new(share).expect("a share");
-        let manners = Manners {
+        let profile = ResponseProfile {
             answer_after: Duration::from_millis(5),
             refuse: share(0.1),
             silent: share(0.2),
@@ -104,9 +104,9 @@ mod tests {
             mute: Probability::NEVER,
             seed: 7,
         };
-        assert!(manners.fit() && !manners.answer_all());
-        assert!(!Manners { refuse: share(0.5), ..manners }.fit());
-        let all: Vec<_> = (0..10_000).map(|command| manners.reaction(3, command)).collect();
+        assert!(profile.fit() && !profile.answer_all());
+        assert!(!ResponseProfile { refuse: share(0.5), ..profile }.fit());
+        let all: Vec<_> = (0..10_000).map(|command| profile.reaction(3, command)).collect();
         let count = |is: fn(&Reaction) -> bool| all.iter().filter(|reaction| is(reaction)).count();
         let close = |count: usize, to: usize| count.abs_diff(to) < 200;
         assert!(close(count(|reaction| !reaction.ok), 1_000));
@@ -114,16 +114,19 @@ mod tests {
         assert!(close(count(|reaction| reaction.times == 2), 3_000));
         assert!(close(count(|reaction| reaction.after > Duration::from_secs(1)), 1_000));
         assert!(close(count(|reaction| reaction.leaves), 1_000));
-        assert_eq!(manners.reaction(3, 42), manners.reaction(3, 42));
+        assert_eq!(profile.reaction(3, 42), profile.reaction(3, 42));
     }
 
     #[test]
     fn a_mute_device_answers_nothing_and_the_others_everything() {
-        let manners =
-            Manners { mute: Probability::new(0.2).expect("a share"), seed: 7, ..Manners::default() };
-        assert!(!manners.answer_all());
+        let profile = ResponseProfile {
+            mute: Probability::new(0.2).expect("a share"),
+            seed: 7,
+            ..ResponseProfile::default()
+        };
+        assert!(!profile.answer_all());
         let answers =
-            |device| (0..10).filter(|command| manners.reaction(device, *command).times == 1).count();
+            |device| (0..10).filter(|command| profile.reaction(device, *command).times == 1).count();
         assert!((0..1_000).all(|device| [0, 10].contains(&answers(device))));
         let mute = (0..1_000).filter(|device| answers(*device) == 0).count();
         assert!((150..250).contains(&mute), "{mute}");
