@@ -27,7 +27,7 @@ const DOCUMENT: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A connection that takes one request at a time.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct HttpConnection {
     host: String,
     authorization: Option<HeaderValue>,
     requests: SendRequest<Full<Bytes>>,
@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     _driver: JoinSet<()>,
 }
 
-impl Connection {
+impl HttpConnection {
     /// Connects, and is let in with the endpoint's token if it has one.
     pub(crate) async fn open(endpoint: &Endpoint) -> io::Result<Self> {
         let _permit = permit_to_connect().await;

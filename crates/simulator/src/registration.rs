@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::api_client::{Api, ApiError};
 use crate::endpoint::Endpoint;
-use crate::json_lines::Connection;
+use crate::json_lines::HttpConnection;
 use crate::places::FleetPlaces;
 use crate::receiver::Receiver;
 use crate::traffic::DeviceIds;
@@ -126,7 +126,7 @@ pub async fn import_devices(
     registration: &Registration,
     mut advanced: impl FnMut(u32) -> io::Result<()>,
 ) -> io::Result<Imported> {
-    let mut connection = Connection::open(endpoint).await?;
+    let mut connection = HttpConnection::open(endpoint).await?;
     let mut imported = Imported::default();
     let mut from = 0;
     while from < devices.count() {

@@ -12,7 +12,7 @@ use crate::sent::Sent;
 
 /// The first page of the pending notifications.
 #[derive(Deserialize)]
-struct Pending {
+struct PendingPage {
     items: Vec<Value>,
 }
 
@@ -30,7 +30,7 @@ pub async fn close(
     expected: &Expected,
     patience: Duration,
 ) -> Result<Audit, ApiError> {
-    let nothing = |pending: &Pending| pending.items.is_empty();
+    let nothing = |pending: &PendingPage| pending.items.is_empty();
     api.until("/v1/deliveries?status=pending&limit=1", patience, nothing).await?;
     let taken = |id: &str| clients.iter().map(|(_, receiver)| times_taken(receiver, id)).sum();
     let snapshot = ServerSnapshot::take(api, sent.devices(), taken).await?;

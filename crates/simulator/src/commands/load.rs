@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::ledger::CommandLedger;
 use crate::endpoint::Endpoint;
-use crate::json_lines::{Connection, refusal};
+use crate::json_lines::{HttpConnection, refusal};
 use crate::traffic::DeviceIds;
 
 /// Between two attempts to connect.
@@ -140,13 +140,13 @@ async fn send_all(
 
 /// The connection, a new one if it broke; `None` when there is none and it is over.
 async fn connected<'a>(
-    line: &'a mut Option<Connection>,
+    line: &'a mut Option<HttpConnection>,
     endpoint: &Endpoint,
     ledger: &CommandLedger,
     stopped: &mut watch::Receiver<bool>,
-) -> Option<&'a mut Connection> {
+) -> Option<&'a mut HttpConnection> {
     while line.is_none() {
-        match Connection::open(endpoint).await {
+        match HttpConnection::open(endpoint).await {
             Ok(connection) => *line = Some(connection),
             Err(error) => ledger.broke(&error.to_string()),
         }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::lane::{Ending, Lane, Pause, rest};
 use super::payload;
-use crate::json_lines::Connection;
+use crate::json_lines::HttpConnection;
 use crate::traffic::Traffic;
 
 /// Bytes of a line besides the device's id, about.
@@ -24,7 +24,7 @@ const CUT_AFTER: Duration = Duration::from_millis(1);
 
 /// Carries the lane's traffic over one connection.
 pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, lines: usize) -> io::Result<Ending> {
-    let mut connection = Connection::open(&lane.plan.endpoint).await?;
+    let mut connection = HttpConnection::open(&lane.plan.endpoint).await?;
     loop {
         let pause = lane.fill(lines.max(1), Instant::now());
         if lane.is_done(pause) {
@@ -51,21 +51,21 @@ async fn cut(request: impl Future<Output = io::Result<Bytes>>) -> io::Result<End
     }
 }
 
-fn read(answer: &[u8]) -> io::Result<Answer> {
+fn read(answer: &[u8]) -> io::Result<ReportsAnswer> {
     serde_json::from_slice(answer).map_err(io::Error::other)
 }
 
 /// The answer to a body of reports.
 #[derive(Debug, Deserialize)]
-struct Answer {
+struct ReportsAnswer {
     accepted: usize,
     rejected_count: usize,
-    rejected: Vec<Rejected>,
+    rejected: Vec<RejectedReport>,
 }
 
 /// A line that was not accepted; lines count from 1.
 #[derive(Debug, Deserialize)]
-struct Rejected {
+struct RejectedReport {
     line: usize,
     code: String,
 }
@@ -81,7 +81,7 @@ fn write_lines<T: Traffic>(lane: &mut Lane<T>) -> Option<Bytes> {
 }
 
 /// Notes for each line of the body whether it was accepted.
-fn settle<T: Traffic>(lane: &mut Lane<T>, answer: &Answer) -> io::Result<()> {
+fn settle<T: Traffic>(lane: &mut Lane<T>, answer: &ReportsAnswer) -> io::Result<()> {
     let lines = lane.outbox.written();
     if answer.accepted + answer.rejected_count != lines || answer.rejected.len() != answer.rejected_count {
         return Err(io::Error::other(format!("{lines} lines were sent, the answer speaks of {answer:?}")));

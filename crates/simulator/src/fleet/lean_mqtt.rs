@@ -32,7 +32,7 @@ pub(super) async fn session<T: Traffic>(
     keep_alive: Duration,
 ) -> io::Result<Ending> {
     let client_id = lane.client_id();
-    let opening = Connection::open(&lane.plan.endpoint, &client_id, dialect, keep_alive);
+    let opening = LeanMqttConnection::open(&lane.plan.endpoint, &client_id, dialect, keep_alive);
     let timeout = |_| io::Error::new(io::ErrorKind::TimedOut, "not let in in time");
     let mut connection = tokio::time::timeout(CONNECT_TIMEOUT, opening).await.map_err(timeout)??;
     loop {
@@ -58,7 +58,7 @@ pub(super) async fn session<T: Traffic>(
 }
 
 #[derive(Debug)]
-struct Connection {
+struct LeanMqttConnection {
     dialect: MqttDialect,
     wire: Buffered,
     payload: Vec<u8>,
@@ -76,7 +76,7 @@ struct Pings {
     is_unanswered: bool,
 }
 
-impl Connection {
+impl LeanMqttConnection {
     /// Connects and waits for the server's consent.
     async fn open(
         endpoint: &Endpoint,

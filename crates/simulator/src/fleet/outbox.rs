@@ -19,7 +19,7 @@ const TIMER_PRECISION: Duration = Duration::from_millis(2);
 
 /// A report without an answer.
 #[derive(Debug)]
-struct Pending {
+struct UnansweredReport {
     report: Report,
     /// When it first went out, and its place in the record.
     first: Option<(Instant, usize)>,
@@ -29,7 +29,7 @@ struct Pending {
 #[derive(Debug)]
 pub(super) struct Outbox {
     lane: u64,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<UnansweredReport>,
     written: usize,
     answered: u64,
     keep: Keep,
@@ -44,7 +44,7 @@ impl Outbox {
     }
 
     pub(super) fn push(&mut self, report: Report) {
-        self.pending.push_back(Pending { report, first: None });
+        self.pending.push_back(UnansweredReport { report, first: None });
     }
 
     /// Reports without an answer, written or not.
@@ -146,7 +146,7 @@ impl Outbox {
     /// Takes the oldest written report off; the result says also when it first went out.
     fn settle(&mut self, answer: impl FnOnce(Instant) -> Answer) -> (Report, Instant) {
         let oldest = self.pending.pop_front().filter(|_| self.written > 0);
-        let Some(Pending { report, first: Some((first_sent, position)) }) = oldest else {
+        let Some(UnansweredReport { report, first: Some((first_sent, position)) }) = oldest else {
             unreachable!("only written reports are settled, and a lane checks that first");
         };
         self.written -= 1;
