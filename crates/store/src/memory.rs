@@ -42,11 +42,11 @@ pub struct MemoryStore {
     partitions: u16,
     manual: bool,
     blocks: Arc<MemoryBlocks>,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     data: BTreeMap<PartitionId, Arc<MemoryPartition>>,
     planned: BTreeMap<PartitionId, VecDeque<Planned>>,
     waiting: VecDeque<(Batch, CommitDone)>,
@@ -58,7 +58,7 @@ impl MemoryStore {
     /// An empty store; commits are durable at once.
     #[must_use]
     pub fn new(lineage: Lineage, partitions: u16) -> Self {
-        let (blocks, state) = (Arc::default(), Mutex::new(State::default()));
+        let (blocks, state) = (Arc::default(), Mutex::new(MemoryState::default()));
         Self { lineage, partitions, manual: false, blocks, state }
     }
 
@@ -90,7 +90,7 @@ impl MemoryStore {
     }
 
     /// A panic in a test must not hide behind a second one.
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +102,7 @@ impl MemoryStore {
     }
 }
 
-impl State {
+impl MemoryState {
     fn commit(&mut self, batch: Batch) -> CommitOutcome {
         if let Some(failure) = &self.failure {
             return CommitOutcome::Failed(Arc::clone(failure));

@@ -10,7 +10,7 @@ use base::PartitionId;
 
 /// Which partitions have rows in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum TablePartitions {
     /// Those of devices, and the registry.
     Devices,
     /// The registry.
@@ -25,7 +25,7 @@ pub(crate) enum Of {
     All,
 }
 
-impl Of {
+impl TablePartitions {
     /// Whether a partition may have such rows.
     pub(crate) fn has(self, partition: PartitionId) -> bool {
         let is_of_queues = partition.queues_index().is_some();
@@ -43,7 +43,7 @@ impl Of {
 
 /// How a checkpoint writes a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteMode {
     /// Row by row, as the overlay has them.
     Rows,
     /// In a way of its own.
@@ -70,7 +70,7 @@ pub(crate) enum Lifetime {
 
 macro_rules! tables {
     ($(
-        $(#[$doc:meta])* $table:ident = $name:literal, $of:ident, $written:ident $(, $lifetime:ident)?;
+        $(#[$doc:meta])* $table:ident = $name:literal, $partitions:ident, $write_mode:ident $(, $lifetime:ident)?;
     )*) => {
         /// What a table holds. The names in the file are fixed: they are part of the format.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,13 +88,13 @@ macro_rules! tables {
             }
 
             /// Which partitions have rows in it.
-            pub(crate) fn of(self) -> Of {
-                match self { $(Self::$table => Of::$of),* }
+            pub(crate) fn partitions(self) -> TablePartitions {
+                match self { $(Self::$table => TablePartitions::$partitions),* }
             }
 
             /// How a checkpoint writes it.
-            pub(crate) fn written(self) -> Written {
-                match self { $(Self::$table => Written::$written),* }
+            pub(crate) fn write_mode(self) -> WriteMode {
+                match self { $(Self::$table => WriteMode::$write_mode),* }
             }
 
             /// How long its rows live: [`Lifetime::Kept`] if the list does not say.

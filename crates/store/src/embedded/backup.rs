@@ -16,13 +16,13 @@ use base::{PartitionId, Timestamp};
 use records::StreamBlock;
 
 use super::EmbeddedStore;
-use super::tables::{Rows, Snapshot, Table};
+use super::tables::{RowIter, Snapshot, Table};
 use super::view::damaged_row;
 use crate::blocks::{BlockHold, BlockStorage, DiskBlocks};
 use crate::codec::Stored;
 use crate::key_range::KeyRange;
 use crate::port::{Store, StoreError};
-use piece::{End, FilePart, Head, Kind, RowsBody};
+use piece::{BackupHead, End, FilePart, Kind, RowsBody};
 
 /// A piece is sent once it has this many bytes: large enough that its header is nothing, small
 /// enough to be kept twice.
@@ -31,14 +31,14 @@ const PIECE_BYTES: usize = 256 << 10;
 /// A backup under way.
 pub struct Backup {
     snapshot: Snapshot,
-    head: Head,
+    head: BackupHead,
     stamp: u64,
     /// Where rows are still to be read, the next one last.
     places: Vec<(Table, PartitionId)>,
     reading: Option<Reading>,
     /// Partitions whose files are still to be read, the next one last.
     files_of: Vec<PartitionId>,
-    blocks: Option<Rows>,
+    blocks: Option<RowIter>,
     file: Option<ReadFile>,
     storage: DiskBlocks,
     _held: BlockHold,
@@ -50,7 +50,7 @@ pub struct Backup {
 struct Reading {
     table: Table,
     partition: PartitionId,
-    rows: Rows,
+    rows: RowIter,
 }
 
 /// A file that is being read, and how far.
@@ -81,7 +81,7 @@ impl EmbeddedStore {
         // Before the cut: whatever its rows name stays.
         let held = self.blocks.hold();
         let (snapshot, position) = self.cut()?;
-        let head = Head { directory: self.directory.to_row(), position, now: self.recorded_now() };
+        let head = BackupHead { directory: self.directory.to_row(), position, now: self.recorded_now() };
         let partitions = || self.partitions.iter().map(|partition| partition.id);
         let tables = Table::ALL.into_iter().filter(|table| *table != Table::Directory);
         let mut places: Vec<_> =

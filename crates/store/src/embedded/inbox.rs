@@ -18,13 +18,13 @@ pub(super) struct Waiting {
 
 #[derive(Default)]
 pub(super) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     /// A batch came, the log has room again, or the inbox was closed.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct InboxState {
     waiting: Vec<Waiting>,
     is_closed: bool,
     /// Something other than a batch happened.
@@ -77,7 +77,7 @@ impl Inbox {
 
     /// Waits until a batch waits, or for `quiet` if it is given.
     pub(super) fn wait(&self, quiet: Option<Duration>) -> Woken {
-        let nothing = |state: &mut State| state.waiting.is_empty() && !state.is_closed;
+        let nothing = |state: &mut InboxState| state.waiting.is_empty() && !state.is_closed;
         let state = locked(&self.state);
         let (state, timed_out) = self.wait_while(state, quiet, nothing);
         match (state.waiting.is_empty(), state.is_closed) {
@@ -97,7 +97,7 @@ impl Inbox {
     /// Waits until [`Inbox::nudge`] or [`Inbox::close`], or for `timeout`; whether the inbox is
     /// open.
     pub(super) fn pause(&self, timeout: Duration) -> bool {
-        let nothing = |state: &mut State| !state.is_nudged && !state.is_closed;
+        let nothing = |state: &mut InboxState| !state.is_nudged && !state.is_closed;
         let (mut state, _) = self.wait_while(locked(&self.state), Some(timeout), nothing);
         state.is_nudged = false;
         !state.is_closed
@@ -105,10 +105,10 @@ impl Inbox {
 
     fn wait_while<'a>(
         &self,
-        state: std::sync::MutexGuard<'a, State>,
+        state: std::sync::MutexGuard<'a, InboxState>,
         timeout: Option<Duration>,
-        condition: impl FnMut(&mut State) -> bool,
-    ) -> (std::sync::MutexGuard<'a, State>, bool) {
+        condition: impl FnMut(&mut InboxState) -> bool,
+    ) -> (std::sync::MutexGuard<'a, InboxState>, bool) {
         const INVARIANT: &str = "no thread of the store panics while it holds a lock";
         match timeout {
             None => (self.changed.wait_while(state, condition).expect(INVARIANT), false),

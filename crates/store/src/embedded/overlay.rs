@@ -24,7 +24,7 @@ use super::tables::Table;
 use crate::change::{Change, Prepared, SlotSign};
 use crate::codec::key::{self, Key};
 use crate::key_range::KeyRange;
-pub(super) use rows::{CopiedRow, Final, Found, Rows};
+pub(super) use rows::{ChangedRows, CopiedRow, Final, Found};
 pub(super) use slice::{SeenChange, SliceOverlay};
 pub(super) use views::{OpenViews, Versions};
 
@@ -45,7 +45,7 @@ pub(super) struct OverlayMemory(AtomicUsize);
 #[derive(Debug, Default)]
 pub(super) struct Data {
     /// By the number of [`Table`].
-    rows: Vec<Rows>,
+    rows: Vec<ChangedRows>,
     slices: BTreeMap<u32, SliceOverlay>,
     slices_bytes: usize,
     /// The latest batch.
@@ -144,14 +144,14 @@ impl Data {
 
     /// Rows changed, devices seen not counted.
     pub(super) fn records(&self) -> usize {
-        self.rows.iter().map(Rows::len).sum()
+        self.rows.iter().map(ChangedRows::len).sum()
     }
 
     /// About how many bytes of memory everything takes, by the [weight](Table::weight_in_halves) of
     /// its table. What is deleted of jobs counts half, parked or not: the more of it is written
     /// together, the fewer pages are written for each.
     fn weight(&self) -> usize {
-        let weight = |(table, rows): (&Table, &Rows)| {
+        let weight = |(table, rows): (&Table, &ChangedRows)| {
             let (there, deleted) = rows.memory_bytes();
             let halves = table.weight_in_halves();
             (halves * there + if halves == 2 { 2 } else { 1 } * deleted) / 2
@@ -164,7 +164,7 @@ impl Data {
         self.slices.values().map(SliceOverlay::readings_bytes).sum()
     }
 
-    pub(super) fn rows(&self, table: Table) -> Option<&Rows> {
+    pub(super) fn rows(&self, table: Table) -> Option<&ChangedRows> {
         self.rows.get(table as usize)
     }
 
@@ -176,9 +176,9 @@ impl Data {
         &self.slices
     }
 
-    fn rows_mut(&mut self, table: Table) -> &mut Rows {
+    fn rows_mut(&mut self, table: Table) -> &mut ChangedRows {
         if self.rows.is_empty() {
-            self.rows.resize_with(Table::ALL.len(), Rows::default);
+            self.rows.resize_with(Table::ALL.len(), ChangedRows::default);
         }
         &mut self.rows[table as usize]
     }

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use blocklog::DiskFile;
 
 use super::locks::locked;
-use head::Head;
+use head::PageHead;
 
 /// Bytes of a page, the library's and ours.
 pub(super) const PAGE: usize = 4_096;
@@ -42,11 +42,11 @@ const GROUPS_KEPT_MAX: usize = 256;
 pub(super) struct CheckedPages {
     file: Arc<dyn DiskFile>,
     name: String,
-    state: Mutex<State>,
+    state: Mutex<PagesState>,
 }
 
-struct State {
-    head: Head,
+struct PagesState {
+    head: PageHead,
     checksums: HashMap<u64, Checksums>,
 }
 
@@ -123,8 +123,8 @@ fn checksum_of(page: u64, bytes: &[u8]) -> u32 {
 impl CheckedPages {
     /// Takes `file`, empty or written by an earlier one of these.
     pub(super) fn open(file: Arc<dyn DiskFile>, name: String) -> io::Result<Self> {
-        let head = Head::read(&*file, &name)?;
-        let state = State { head, checksums: HashMap::new() };
+        let head = PageHead::read(&*file, &name)?;
+        let state = PagesState { head, checksums: HashMap::new() };
         Ok(Self { file, name, state: Mutex::new(state) })
     }
 
@@ -152,7 +152,7 @@ impl CheckedPages {
     }
 
     /// Pages from `pages` on are gone, and read as zeros when they come back.
-    fn forget_from(&self, state: &mut State, pages: u64) -> io::Result<()> {
+    fn forget_from(&self, state: &mut PagesState, pages: u64) -> io::Result<()> {
         let first = Place::of(pages.max(1));
         state.checksums.retain(|group, _| *group <= first.group);
         let checksums = self.checksums(state, first.group)?;
@@ -238,7 +238,7 @@ impl CheckedPages {
     }
 
     /// The checksums of a group, from memory or from the file.
-    fn checksums<'s>(&self, state: &'s mut State, group: u64) -> io::Result<&'s mut Checksums> {
+    fn checksums<'s>(&self, state: &'s mut PagesState, group: u64) -> io::Result<&'s mut Checksums> {
         if !state.checksums.contains_key(&group) {
             self.make_room(state)?;
             let mut page = Box::new([0; PAGE]);
@@ -248,7 +248,7 @@ impl CheckedPages {
         state.checksums.get_mut(&group).ok_or_else(|| io::Error::other("it was put there above"))
     }
 
-    fn make_room(&self, state: &mut State) -> io::Result<()> {
+    fn make_room(&self, state: &mut PagesState) -> io::Result<()> {
         if state.checksums.len() < GROUPS_KEPT_MAX {
             return Ok(());
         }
@@ -258,7 +258,7 @@ impl CheckedPages {
         Ok(())
     }
 
-    fn write_checksums(&self, state: &mut State) -> io::Result<()> {
+    fn write_checksums(&self, state: &mut PagesState) -> io::Result<()> {
         let dirty = state.checksums.iter_mut().filter(|(_, checksums)| checksums.is_dirty);
         let mut dirty: Vec<_> = dirty.collect();
         // in the order of the file, also so that a simulated disk sees the same order every time

@@ -37,7 +37,7 @@ struct Layers {
 
 /// What a view reads: the layers of one moment.
 #[derive(Debug)]
-pub(super) struct Moment {
+pub(super) struct PinnedPartition {
     pub(super) partition: PartitionId,
     /// The latest batch that is seen.
     pub(super) seq: u64,
@@ -47,7 +47,7 @@ pub(super) struct Moment {
     pub(super) snapshot: Arc<Snapshot>,
 }
 
-impl Drop for Moment {
+impl Drop for PinnedPartition {
     fn drop(&mut self) {
         if let Some(active) = self.overlays.first() {
             active.close_view(self.seq);
@@ -78,11 +78,11 @@ impl Partition {
     }
 
     /// The layers as they are now.
-    pub(super) fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> PinnedPartition {
         let layers = locked(&self.layers);
         let seq = layers.head.seq;
         layers.active.open_view(seq);
-        Moment {
+        PinnedPartition {
             partition: self.id,
             seq,
             head: layers.head.clone(),

@@ -139,11 +139,11 @@ impl Snapshot {
         table: Table,
         partition: PartitionId,
         range: &KeyRange,
-    ) -> Result<Rows, StoreError> {
+    ) -> Result<RowIter, StoreError> {
         let (low, high) = range.in_partition(partition);
         let found = self.tables[table as usize].range::<&[u8]>((as_slice(&low), as_slice(&high)));
         let range = found.map_err(|error| failure(&self.name, "reading", error.into()))?;
-        Ok(Rows { range, name: self.name.clone() })
+        Ok(RowIter { range, name: self.name.clone() })
     }
 
     /// Where the file is.
@@ -157,7 +157,7 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 }
 
 /// The rows of a range: keys without their partition, and values.
-pub(super) struct Rows {
+pub(super) struct RowIter {
     range: redb::Range<'static, &'static [u8], &'static [u8]>,
     name: String,
 }
@@ -167,14 +167,14 @@ pub(super) type Row = (Key, Vec<u8>);
 type Found =
     Result<(AccessGuard<'static, &'static [u8]>, AccessGuard<'static, &'static [u8]>), redb::StorageError>;
 
-impl Rows {
+impl RowIter {
     fn row(&self, found: Found) -> Result<Row, StoreError> {
         let (key, value) = found.map_err(|error| failure(&self.name, "reading", error.into()))?;
         Ok((without_partition(key.value()), value.value().to_vec()))
     }
 }
 
-impl Iterator for Rows {
+impl Iterator for RowIter {
     type Item = Result<Row, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -182,7 +182,7 @@ impl Iterator for Rows {
     }
 }
 
-impl DoubleEndedIterator for Rows {
+impl DoubleEndedIterator for RowIter {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.range.next_back().map(|found| self.row(found))
     }

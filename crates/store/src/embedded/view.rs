@@ -11,7 +11,7 @@ use records::{DeviceSlot, PartitionHead, Reading, Seen};
 
 use super::health::Health;
 use super::overlay::{Found, SeenChange};
-use super::partition::Moment;
+use super::partition::PinnedPartition;
 use crate::codec::key;
 use crate::codec::{CodecError, decode_seen_slice};
 use crate::key_range::KeyRange;
@@ -21,12 +21,12 @@ use merged::Merged;
 
 /// A partition's layers, and where to report what is found damaged.
 pub(super) struct EmbeddedView {
-    moment: Moment,
+    moment: PinnedPartition,
     health: Arc<Health>,
 }
 
 impl EmbeddedView {
-    pub(super) fn new(moment: Moment, health: Arc<Health>) -> Self {
+    pub(super) fn new(moment: PinnedPartition, health: Arc<Health>) -> Self {
         Self { moment, health }
     }
 

@@ -29,7 +29,7 @@ use records::Reading;
 pub(crate) use self::blocks::{BLOCK_BYTES, Source};
 use self::columns::Section;
 pub(crate) use self::head::Run;
-use self::head::{Head, RUN_READINGS_MAX, RunStart};
+use self::head::{BlobHead, RUN_READINGS_MAX, RunStart};
 use self::texts::SharedTexts;
 use super::{SliceDevices, SliceReading};
 use crate::codec::{CodecError, Reader};
@@ -42,7 +42,7 @@ pub(crate) fn encode_blob(readings: &mut [SliceReading]) -> Vec<u8> {
         Value::Text(text) => Some(text),
         Value::Number(_) => None,
     });
-    let mut writing = Writing::new(base, SharedTexts::among(texts));
+    let mut writing = BlobEncoder::new(base, SharedTexts::among(texts));
     for of_device in readings.chunk_by(|a, b| a.within == b.within) {
         let within = of_device[0].within;
         of_device
@@ -59,7 +59,7 @@ pub(crate) fn merge_blobs(blobs: &[Vec<u8>]) -> Result<Vec<u8>, CodecError> {
     let mut devices = SliceDevices::default();
     blobs.iter().flat_map(|blob| &blob.head.runs).for_each(|run| devices.insert(run.within));
     let texts = SharedTexts::among(blobs.iter().flat_map(|blob| blob.head.texts.iter()));
-    let mut writing = Writing::new(base, texts);
+    let mut writing = BlobEncoder::new(base, texts);
     for within in devices.iter() {
         let mut readings = Vec::new();
         for blob in &blobs {
@@ -73,7 +73,7 @@ pub(crate) fn merge_blobs(blobs: &[Vec<u8>]) -> Result<Vec<u8>, CodecError> {
 }
 
 /// A blob that is being written, run by run in their order.
-struct Writing {
+struct BlobEncoder {
     base: i64,
     texts: SharedTexts,
     count: usize,
@@ -81,7 +81,7 @@ struct Writing {
     sections: Vec<u8>,
 }
 
-impl Writing {
+impl BlobEncoder {
     fn new(base: i64, texts: SharedTexts) -> Self {
         Self { base, texts, count: 0, runs: Vec::new(), sections: Vec::new() }
     }
@@ -106,10 +106,10 @@ impl Writing {
 #[derive(Debug)]
 pub(crate) struct Blob<S> {
     source: S,
-    head: Head,
+    head: BlobHead,
 }
 
-fn read_head<S: Source>(source: &S) -> Result<Head, S::Error> {
+fn read_head<S: Source>(source: &S) -> Result<BlobHead, S::Error> {
     let start = blocks::first(source)?;
     let length = head::length(&start).map_err(|error| source.damaged(error))?;
     let whole = match start.get(..length) {
@@ -117,7 +117,7 @@ fn read_head<S: Source>(source: &S) -> Result<Head, S::Error> {
         None => blocks::read(source, 0..length)?,
     };
     let content_bytes = blocks::content_bytes(source.blob_bytes());
-    Head::read(&whole, content_bytes).map_err(|error| source.damaged(error))
+    BlobHead::read(&whole, content_bytes).map_err(|error| source.damaged(error))
 }
 
 impl<S: Source> Blob<S> {

@@ -110,7 +110,7 @@ impl Header {
 
 /// The body of the first piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::embedded) struct Head {
+pub(in crate::embedded) struct BackupHead {
     /// The row of the data directory, which says which forms all others have.
     pub(in crate::embedded) directory: Vec<u8>,
     /// Where it was cut.
@@ -119,7 +119,7 @@ pub(in crate::embedded) struct Head {
     pub(in crate::embedded) now: Timestamp,
 }
 
-impl Head {
+impl BackupHead {
     pub(in crate::embedded) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_bytes(&mut out, &self.directory);

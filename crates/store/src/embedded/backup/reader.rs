@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use base::{PartitionId, Timestamp};
 use records::StreamBlock;
 
-use super::piece::{BadHeader, End, FilePart, HEADER_BYTES, Head, Header, Kind, RowsRead};
+use super::piece::{BackupHead, BadHeader, End, FilePart, HEADER_BYTES, Header, Kind, RowsRead};
 use crate::codec::{CodecError, Stored};
 use crate::embedded::directory::Directory;
 use crate::embedded::tables::Table;
@@ -60,7 +60,7 @@ impl<R: Read> BackupReader<R> {
         if kind != Kind::Head {
             return Err(pieces.damaged(at, "it does not begin with its head"));
         }
-        let head = Head::decode(&pieces.body).map_err(|error| pieces.damaged(at, error))?;
+        let head = BackupHead::decode(&pieces.body).map_err(|error| pieces.damaged(at, error))?;
         let directory = Directory::from_row(&head.directory).map_err(|error| pieces.foreign(at, &error))?;
         Ok(Self { pieces, directory, now: head.now, rows: 0, elsewhere: BTreeMap::new() })
     }

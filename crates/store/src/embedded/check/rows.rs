@@ -137,7 +137,7 @@ impl<'a, 't> RowCheck<'a, 't> {
                 self.notices(&within);
             }
             self.heads(&within);
-            for table in Table::ALL.into_iter().filter(|table| !table.of().has(partition)) {
+            for table in Table::ALL.into_iter().filter(|table| !table.partitions().has(partition)) {
                 self.rows(table, partition, |_, _, _| {
                     Err("such rows are not kept in this partition".to_owned())
                 });

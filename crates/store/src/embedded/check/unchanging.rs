@@ -112,11 +112,11 @@ impl Disk for UnchangingDisk {
 
 struct UnchangingFile {
     below: Option<File>,
-    state: Mutex<State>,
+    state: Mutex<UnchangingState>,
     changed: Arc<AtomicU64>,
 }
 
-struct State {
+struct UnchangingState {
     len: u64,
     /// So much of the file below still counts.
     below_len: u64,
@@ -126,12 +126,12 @@ struct State {
 impl UnchangingFile {
     fn of(below: File, changed: Arc<AtomicU64>) -> io::Result<Self> {
         let len = below.metadata()?.len();
-        let state = State { len, below_len: len, pages: HashMap::new() };
+        let state = UnchangingState { len, below_len: len, pages: HashMap::new() };
         Ok(Self { below: Some(below), state: Mutex::new(state), changed })
     }
 
     fn empty(changed: Arc<AtomicU64>) -> Self {
-        let state = State { len: 0, below_len: 0, pages: HashMap::new() };
+        let state = UnchangingState { len: 0, below_len: 0, pages: HashMap::new() };
         Self { below: None, state: Mutex::new(state), changed }
     }
 
@@ -145,7 +145,7 @@ impl UnchangingFile {
         Ok(())
     }
 
-    fn page<'s>(&self, state: &'s mut State, page: u64) -> io::Result<&'s mut [u8; PAGE]> {
+    fn page<'s>(&self, state: &'s mut UnchangingState, page: u64) -> io::Result<&'s mut [u8; PAGE]> {
         if !state.pages.contains_key(&page) {
             if self.changed.fetch_add(PAGE as u64, Ordering::Relaxed) >= CHANGED_BYTES_MAX {
                 let text =

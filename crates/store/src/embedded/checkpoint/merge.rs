@@ -94,12 +94,12 @@ impl MergeCounters {
 }
 
 /// Blobs that become one.
-struct Planned {
+struct PlannedMerge {
     index: usize,
     blobs: Vec<(BlobKey, BlobIndex)>,
 }
 
-impl Planned {
+impl PlannedMerge {
     fn bytes(&self) -> u64 {
         self.blobs.iter().map(|(_, index)| u64::from(index.bytes)).sum()
     }
@@ -169,8 +169,8 @@ impl EmbeddedStore {
         snapshot: &Snapshot,
         merging: &mut Merging,
         today: i32,
-    ) -> Result<Vec<Planned>, StoreError> {
-        let mut planned: Vec<Planned> = Vec::new();
+    ) -> Result<Vec<PlannedMerge>, StoreError> {
+        let mut planned: Vec<PlannedMerge> = Vec::new();
         let mut settled = Vec::new();
         let (mut bytes, mut rows) = (0, 0);
         for place in &merging.due {
@@ -185,7 +185,7 @@ impl EmbeddedStore {
                 continue;
             };
             let blobs = places.into_iter().map(|place| of_day[place].clone()).collect();
-            let next = Planned { index, blobs };
+            let next = PlannedMerge { index, blobs };
             bytes += next.bytes();
             planned.push(next);
         }
@@ -198,7 +198,7 @@ impl EmbeddedStore {
         plan(day, today, self.options.merged_blobs, indexes)
     }
 
-    fn merge(&self, planned: &[Planned]) -> Result<(), StoreError> {
+    fn merge(&self, planned: &[PlannedMerge]) -> Result<(), StoreError> {
         let written = self.write_tables(|writer| {
             let mut written = 0;
             for of_partition in planned.chunk_by(|a, b| a.index == b.index) {
@@ -253,10 +253,14 @@ fn read(
 }
 
 /// Writes what was planned for a partition; answers the bytes of the new rows.
-fn merge_some(writer: &Writer<'_>, partition: PartitionId, planned: &[Planned]) -> Result<u64, StoreError> {
+fn merge_some(
+    writer: &Writer<'_>,
+    partition: PartitionId,
+    planned: &[PlannedMerge],
+) -> Result<u64, StoreError> {
     let mut blobs = BlobWriter::open(writer, partition)?;
     let mut written = 0;
-    for Planned { blobs: merged, .. } in planned {
+    for PlannedMerge { blobs: merged, .. } in planned {
         written += merge_one(&mut blobs, merged)?;
     }
     Ok(written)

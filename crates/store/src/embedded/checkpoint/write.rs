@@ -15,11 +15,11 @@ use crate::history::{Sealed, day_of, seal};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
 use crate::record::index_rows;
-use crate::table;
+use crate::table::WriteMode;
 
 /// What a checkpoint wrote.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct CheckpointOutput {
     /// Bytes of keys and values.
     pub(super) bytes: u64,
     /// Blobs of readings, in order.
@@ -27,11 +27,15 @@ pub(super) struct Written {
 }
 
 /// Writes the overlay.
-pub(super) fn write(writer: &Writer<'_>, partition: PartitionId, data: &Data) -> Result<Written, StoreError> {
-    let mut writing = Writing { writer, partition, written: Written::default() };
+pub(super) fn write(
+    writer: &Writer<'_>,
+    partition: PartitionId,
+    data: &Data,
+) -> Result<CheckpointOutput, StoreError> {
+    let mut writing = PartitionWriter { writer, partition, written: CheckpointOutput::default() };
     let deleted = writing.deleted(data)?;
     writing.devices(data)?;
-    for table in Table::ALL.into_iter().filter(|table| table.written() == table::Written::Rows) {
+    for table in Table::ALL.into_iter().filter(|table| table.write_mode() == WriteMode::Rows) {
         writing.rows(table, data)?;
     }
     writing.seen(data)?;
@@ -39,13 +43,13 @@ pub(super) fn write(writer: &Writer<'_>, partition: PartitionId, data: &Data) ->
     Ok(writing.written)
 }
 
-struct Writing<'a> {
+struct PartitionWriter<'a> {
     writer: &'a Writer<'a>,
     partition: PartitionId,
-    written: Written,
+    written: CheckpointOutput,
 }
 
-impl Writing<'_> {
+impl PartitionWriter<'_> {
     fn put(&mut self, table: &mut TableWriter<'_>, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         self.written.bytes += (key::PARTITION_BYTES + key.len() + value.len()) as u64;
         table.put(self.partition, key, value)

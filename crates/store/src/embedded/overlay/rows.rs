@@ -12,7 +12,7 @@ use crate::key_range::KeyRange;
 
 /// Changed rows in order of key.
 #[derive(Debug, Default)]
-pub(crate) struct Rows {
+pub(crate) struct ChangedRows {
     rows: BTreeMap<Key, RowVersions>,
     /// Memory of values.
     value_bytes: usize,
@@ -105,7 +105,7 @@ impl Version {
     }
 }
 
-impl Rows {
+impl ChangedRows {
     /// About how much memory rows take that are there, and those that are deleted, older versions
     /// of either with the first.
     pub(super) fn memory_bytes(&self) -> (usize, usize) {

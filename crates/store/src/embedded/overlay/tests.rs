@@ -144,8 +144,8 @@ fn the_head_of_a_job_that_was_parked_leaves_nothing_to_delete() {
     apply(&overlay, 1, vec![delete(Table::ParkedJobs), put(Table::JobHeads, 1, 7)], &existence);
     apply(&overlay, 2, vec![delete(Table::JobHeads)], &existence);
     let data = overlay.read();
-    assert_eq!(data.rows(Table::JobHeads).map(Rows::len), Some(0), "it was born here");
-    assert_eq!(data.rows(Table::ParkedJobs).map(Rows::len), Some(1));
+    assert_eq!(data.rows(Table::JobHeads).map(ChangedRows::len), Some(0), "it was born here");
+    assert_eq!(data.rows(Table::ParkedJobs).map(ChangedRows::len), Some(1));
 }
 
 #[test]

@@ -11,8 +11,8 @@ const SLOT: usize = 512;
 const SLOTS: u64 = 2;
 const COPIES: u64 = 2;
 const MAGIC: &[u8; 4] = b"FPTB";
-/// The form of the file. To change it: give it the next number and let [`Head::read`] say what to
-/// do with this one.
+/// The form of the file. To change it: give it the next number and let [`PageHead::read`] say what
+/// to do with this one.
 const FORMAT: u32 = 1;
 const NUMBER_AT: usize = 8;
 const CONTENT_AT: usize = 16;
@@ -21,7 +21,7 @@ const CHECKSUM_AT: usize = SLOT - 4;
 const CONTENT: usize = CHECKSUM_AT - CONTENT_AT;
 
 #[derive(Clone)]
-pub(super) struct Head {
+pub(super) struct PageHead {
     content: [u8; CONTENT],
     /// Counts the writes; its lowest bit is the slot.
     number: u64,
@@ -29,7 +29,7 @@ pub(super) struct Head {
     is_durable: bool,
 }
 
-impl Head {
+impl PageHead {
     /// The newest head of the file, or that of an empty file.
     pub(super) fn read(file: &dyn DiskFile, name: &str) -> io::Result<Self> {
         let empty = Self { content: [0; CONTENT], number: 0, is_durable: true };

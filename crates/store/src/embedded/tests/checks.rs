@@ -29,7 +29,7 @@ use crate::embedded::backup::piece::{HEADER_BYTES, RowsRead};
 use crate::embedded::open::TABLES;
 use crate::embedded::tables::{Table, Tables, Writer};
 use crate::key_range::KeyRange;
-use crate::table::Of;
+use crate::table::TablePartitions;
 
 const PARTITION: PartitionId = PartitionId(0);
 const CLIENT: Incarnation = Incarnation(1);
@@ -292,12 +292,12 @@ fn a_directory_that_is_in_use_or_none_is_not_looked_at() {
 
 /// A partition that has rows in the table.
 fn partition_of(table: Table) -> PartitionId {
-    match table.of() {
-        Of::Devices => PARTITION,
-        Of::Registry => PartitionId::REGISTRY,
-        Of::Campaigns => PartitionId::CAMPAIGNS,
-        Of::Streams => streams::PARTITION,
-        Of::Queues | Of::All => queues::PARTITION,
+    match table.partitions() {
+        TablePartitions::Devices => PARTITION,
+        TablePartitions::Registry => PartitionId::REGISTRY,
+        TablePartitions::Campaigns => PartitionId::CAMPAIGNS,
+        TablePartitions::Streams => streams::PARTITION,
+        TablePartitions::Queues | TablePartitions::All => queues::PARTITION,
     }
 }
 

@@ -6,8 +6,8 @@ use std::ops::Bound;
 
 use crate::codec::key::Key;
 use crate::embedded::overlay::{CopiedRow, Overlay};
-use crate::embedded::partition::Moment;
-use crate::embedded::tables::{Row, Rows, Table};
+use crate::embedded::partition::PinnedPartition;
+use crate::embedded::tables::{Row, RowIter, Table};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
@@ -31,7 +31,7 @@ pub(super) struct Merged<'a> {
 
 impl<'a> Merged<'a> {
     pub(super) fn new(
-        moment: &'a Moment,
+        moment: &'a PinnedPartition,
         table: Table,
         range: &KeyRange,
         ascending: bool,
@@ -89,7 +89,7 @@ impl Iterator for Merged<'_> {
 }
 
 struct TableRows {
-    rows: Rows,
+    rows: RowIter,
     ascending: bool,
 }
 

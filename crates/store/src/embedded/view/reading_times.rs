@@ -7,7 +7,7 @@ use records::DeviceSlot;
 use super::{EmbeddedView, damaged_row};
 use crate::codec::key::BlobKey;
 use crate::embedded::blobs::{self, StoredBlob, blobs_with};
-use crate::embedded::partition::Moment;
+use crate::embedded::partition::PinnedPartition;
 use crate::embedded::tables::Table;
 use crate::history::{Blob, BlobIndex, Span};
 use crate::port::StoreError;
@@ -15,7 +15,7 @@ use crate::port::StoreError;
 /// Hands out each time from the first until before the second of `times`.
 pub(super) fn each(
     view: &EmbeddedView,
-    moment: &Moment,
+    moment: &PinnedPartition,
     slot: DeviceSlot,
     (from, to): (Timestamp, Timestamp),
     each: &mut dyn FnMut(Timestamp),
@@ -30,7 +30,7 @@ pub(super) fn each(
 }
 
 struct Times<'a> {
-    moment: &'a Moment,
+    moment: &'a PinnedPartition,
     slot: DeviceSlot,
     span: Span,
     each: &'a mut dyn FnMut(Timestamp),
@@ -72,7 +72,7 @@ impl Times<'_> {
     }
 
     fn blob(&mut self, key: BlobKey, index: &BlobIndex) -> Result<(), StoreError> {
-        let Moment { snapshot, partition, .. } = self.moment;
+        let PinnedPartition { snapshot, partition, .. } = self.moment;
         let blob = Blob::open(StoredBlob { snapshot, partition: *partition, key, index })?;
         for run in blob.runs(self.slot.within_slice()) {
             if run.span().meets(self.span) {

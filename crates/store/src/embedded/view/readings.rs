@@ -8,14 +8,14 @@ use records::{DeviceSlot, Reading};
 use super::EmbeddedView;
 use crate::codec::key::BlobKey;
 use crate::embedded::blobs::{self, StoredBlob, blobs_with};
-use crate::embedded::partition::Moment;
+use crate::embedded::partition::PinnedPartition;
 use crate::embedded::tables::Table;
 use crate::history::{Blob, BlobIndex, ReadingPage, Span, span_of_day};
 use crate::port::{Page, ReadingKey, StoreError};
 
 pub(super) fn page(
     view: &EmbeddedView,
-    moment: &Moment,
+    moment: &PinnedPartition,
     slot: DeviceSlot,
     page: Page<ReadingKey>,
 ) -> Result<Vec<Reading>, StoreError> {
@@ -34,7 +34,7 @@ pub(super) fn page(
 }
 
 struct ReadingsPage<'a> {
-    moment: &'a Moment,
+    moment: &'a PinnedPartition,
     slot: DeviceSlot,
     page: ReadingPage,
 }
@@ -120,7 +120,7 @@ impl ReadingsPage<'_> {
 
     /// The device's runs in a blob, in the direction of the page, until it is full.
     fn blob(&mut self, key: BlobKey, index: &BlobIndex) -> Result<(), StoreError> {
-        let Moment { snapshot, partition, .. } = self.moment;
+        let PinnedPartition { snapshot, partition, .. } = self.moment;
         let blob = Blob::open(StoredBlob { snapshot, partition: *partition, key, index })?;
         let mut runs: Vec<_> = blob.runs(self.slot.within_slice()).iter().collect();
         self.sort(&mut runs, |run| run.span());

@@ -40,7 +40,7 @@ impl Run {
 
 /// What a blob says of itself.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
+pub(super) struct BlobHead {
     /// Readings in it.
     pub(super) count: usize,
     /// No later than any reading.
@@ -91,7 +91,7 @@ pub(super) fn length(start: &[u8]) -> Result<usize, CodecError> {
     reader.at().checked_add(body).ok_or_else(|| reader.invalid("a length"))
 }
 
-impl Head {
+impl BlobHead {
     /// Reads a head of so many bytes, in front of contents of `content_bytes` in all.
     pub(super) fn read(head: &[u8], content_bytes: usize) -> Result<Self, CodecError> {
         let mut reader = Reader::new(head);
