@@ -101,7 +101,7 @@ impl Admitted {
     pub fn another_call(&self) -> Result<(), Problem> {
         let Some(known) = &self.0 else { return Ok(()) };
         known.limits.take_another().map_err(|reached| {
-            known.metrics.judged(known.caller.name(), "limited");
+            known.metrics.count_request(known.caller.name(), "limited");
             reached.problem(known.caller.name())
         })
     }
@@ -142,10 +142,10 @@ impl Admitted {
             _ => false,
         };
         if caller.scopes().iter().any(suffices) {
-            metrics.judged(caller.name(), "admitted");
+            metrics.count_request(caller.name(), "admitted");
             return Ok(());
         }
-        metrics.judged(caller.name(), "forbidden");
+        metrics.count_request(caller.name(), "forbidden");
         let takes = match action {
             RequestedAction::Reports => "admin or report",
             RequestedAction::Look { .. } | RequestedAction::Work { .. } => {
@@ -182,7 +182,7 @@ impl Admitted {
         if known.caller.scopes().iter().any(suffices) {
             return Ok(());
         }
-        known.metrics.judged(known.caller.name(), "forbidden");
+        known.metrics.count_request(known.caller.name(), "forbidden");
         Err(known.caller.may_not(StreamRights::Append.takes()))
     }
 

@@ -191,17 +191,17 @@ impl<'a> Holder<'a> {
     /// # Errors
     /// When the token has reached one of its limits.
     pub fn take(self) -> Result<UnderWay, LimitReached> {
-        self.known.limits.take().inspect_err(|_| self.judged("limited"))
+        self.known.limits.take().inspect_err(|_| self.count_request("limited"))
     }
 
     /// The request does what its token may do.
     pub fn is_admitted(self) {
-        self.judged("admitted");
+        self.count_request("admitted");
     }
 
     /// The token may not do what it was shown for.
     pub fn is_forbidden(self) {
-        self.judged("forbidden");
+        self.count_request("forbidden");
     }
 
     /// What a caller is told that has reached a limit: 429.
@@ -214,8 +214,8 @@ impl<'a> Holder<'a> {
         Arc::clone(&self.known.limits)
     }
 
-    fn judged(self, result: &'static str) {
-        self.guard.metrics.judged(self.name(), result);
+    fn count_request(self, result: &'static str) {
+        self.guard.metrics.count_request(self.name(), result);
     }
 }
 

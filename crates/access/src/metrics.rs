@@ -9,13 +9,13 @@ use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics {
-    requests: Family<Judged, Counter>,
+    requests: Family<RequestLabels, Counter>,
     unauthorized: Family<Unauthorized, Counter>,
-    in_flight: Family<OfToken, Gauge>,
+    in_flight: Family<TokenLabels, Gauge>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Judged {
+struct RequestLabels {
     token: String,
     result: &'static str,
 }
@@ -26,7 +26,7 @@ struct Unauthorized {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfToken {
+struct TokenLabels {
     token: String,
 }
 
@@ -40,8 +40,8 @@ impl Metrics {
         registry.register("fieldpost_access_requests_in_flight", help, self.in_flight.clone());
     }
 
-    pub(crate) fn judged(&self, token: &str, result: &'static str) {
-        self.requests.get_or_create(&Judged { token: token.to_owned(), result }).inc();
+    pub(crate) fn count_request(&self, token: &str, result: &'static str) {
+        self.requests.get_or_create(&RequestLabels { token: token.to_owned(), result }).inc();
     }
 
     pub(crate) fn unauthorized(&self, reason: &'static str) {
@@ -49,6 +49,6 @@ impl Metrics {
     }
 
     pub(crate) fn in_flight(&self, token: &str) -> Gauge {
-        self.in_flight.get_or_create(&OfToken { token: token.to_owned() }).clone()
+        self.in_flight.get_or_create(&TokenLabels { token: token.to_owned() }).clone()
     }
 }

@@ -14,7 +14,7 @@ use tracing::info;
 
 use crate::answer::Answer;
 use crate::consume::Consumer;
-use crate::guard::{LetIn, peer};
+use crate::guard::{GuardedCall, peer};
 use crate::query::Query;
 use crate::refusals::shown;
 use crate::route::{Call, Target, target};
@@ -81,7 +81,7 @@ async fn called(
     body: Body,
 ) -> Result<(TakenIn, Option<UnderWay>), Answer> {
     let names = target.names()?;
-    let LetIn { taken, under_way, caller } =
+    let GuardedCall { taken, under_way, caller } =
         shared.let_in(target, parts, Query::new(parts.uri.query())).await?;
     // Its body counts for its token.
     if let Some(caller) = caller {

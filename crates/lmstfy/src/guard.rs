@@ -46,7 +46,7 @@ pub(crate) fn peer(parts: &Parts) -> Option<SocketAddr> {
 
 /// A call that was let through.
 #[derive(Debug, Default)]
-pub(crate) struct LetIn {
+pub(crate) struct GuardedCall {
     /// What it takes of a limit that was set over the admin API.
     pub(crate) taken: Option<Taken>,
     /// What it takes of the limits of a token of the REST API.
@@ -74,7 +74,7 @@ impl Shared {
         target: &Target<'_>,
         parts: &Parts,
         query: Query<'_>,
-    ) -> Result<LetIn, Answer> {
+    ) -> Result<GuardedCall, Answer> {
         let in_header =
             parts.headers.get("x-token").and_then(|token| token.to_str().ok()).unwrap_or_default();
         let in_query =
@@ -84,7 +84,7 @@ impl Shared {
             return Err(Answer::error(StatusCode::NOT_FOUND, "pool not found"));
         }
         if !target.call.takes_a_token() {
-            return Ok(LetIn::default());
+            return Ok(GuardedCall::default());
         }
         let (table, namespace) = (self.tokens.now(), target.namespace);
         let (under_way, caller) = if !token.is_empty() && table.knows(namespace, token) {
@@ -106,7 +106,7 @@ impl Shared {
                 Answer::message(StatusCode::TOO_MANY_REQUESTS, &text)
             })
         });
-        Ok(LetIn { taken: taken.transpose()?.flatten(), under_way, caller: Some(caller) })
+        Ok(GuardedCall { taken: taken.transpose()?.flatten(), under_way, caller: Some(caller) })
     }
 
     /// Authorizes a call of the admin API. Without REST tokens every caller may; otherwise a caller

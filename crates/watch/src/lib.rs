@@ -22,7 +22,7 @@ use records::{
 use crate::clocks::Clocks;
 use crate::device::Device;
 use crate::device_table::DeviceTable;
-use crate::silence::{Judged, Silence};
+use crate::silence::{Silence, SilenceCheck};
 
 pub use connections::Connections;
 
@@ -208,10 +208,10 @@ impl Watch {
     ) -> Progress {
         self.clocks.advance(now);
         for _ in 0..limit {
-            match self.silence.judge_next(&mut self.devices, &self.clocks) {
-                Judged::NobodyDue => return Progress::Done,
-                Judged::Waits => {}
-                Judged::Lost(slot) => {
+            match self.silence.check_next(&mut self.devices, &self.clocks) {
+                SilenceCheck::NobodyDue => return Progress::Done,
+                SilenceCheck::Waits => {}
+                SilenceCheck::Lost(slot) => {
                     let device = self.devices.known_mut(slot);
                     self.connections.moved(device.connection(), Connection::Lost);
                     self.has_moved = true;

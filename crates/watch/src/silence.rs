@@ -25,7 +25,7 @@ pub(crate) struct Silence {
 
 /// What became of a device whose bucket came due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judged {
+pub(crate) enum SilenceCheck {
     /// No bucket is due.
     NobodyDue,
     /// It has been heard of since it was filed, and waits on.
@@ -69,7 +69,7 @@ impl Silence {
     }
 
     /// Looks at one device whose bucket is due in a clock that runs.
-    pub(crate) fn judge_next(&mut self, devices: &mut DeviceTable, clocks: &Clocks) -> Judged {
+    pub(crate) fn check_next(&mut self, devices: &mut DeviceTable, clocks: &Clocks) -> SilenceCheck {
         for of in ALL_CLOCKS {
             let now = tick_reached(clocks.reading(of));
             if let Some(bucket) = self.due(of, clocks) {
@@ -77,19 +77,19 @@ impl Silence {
                 let slot = wheel.take(devices, bucket);
                 let deadline = self.deadline_tick(devices.known(slot));
                 if deadline <= now {
-                    return Judged::Lost(slot);
+                    return SilenceCheck::Lost(slot);
                 }
                 self.wheels[clock_index(of)].file(devices, slot, deadline);
-                return Judged::Waits;
+                return SilenceCheck::Waits;
             }
             if clocks.runs(of) {
                 self.wheels[clock_index(of)].pass(now);
             }
         }
-        Judged::NobodyDue
+        SilenceCheck::NobodyDue
     }
 
-    /// Whether [`Silence::judge_next`] would look at anybody.
+    /// Whether [`Silence::check_next`] would look at anybody.
     pub(crate) fn is_anybody_due(&self, clocks: &Clocks) -> bool {
         ALL_CLOCKS.into_iter().any(|of| self.due(of, clocks).is_some())
     }

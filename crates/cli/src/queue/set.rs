@@ -75,13 +75,13 @@ enum Order {
 }
 
 #[derive(Deserialize)]
-struct Now {
+struct CurrentSettings {
     settings: Map<String, Value>,
 }
 
 impl Set {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let Now { mut settings } = api.read(&api.get(&self.place.below(&[]))?)?;
+        let CurrentSettings { mut settings } = api.read(&api.get(&self.place.below(&[]))?)?;
         settings.extend(self.changes());
         api.set(&self.place.below(&["settings"]), &settings)?;
         screen.tell(&format!("{} set\n", self.place.name()))
