@@ -12,13 +12,13 @@ mod data_dir;
 mod directory_mark;
 mod edge;
 mod free_space;
-mod front;
 mod grpc;
 mod host;
 mod lmstfy;
 mod notices;
 mod open_files;
 mod process;
+mod readiness;
 mod ready_file;
 mod relay;
 pub(crate) mod storages;
@@ -47,10 +47,10 @@ use tracing::{error, info};
 use crate::config::{Durability, InForce, Settings, UnknownDevice};
 use crate::program_pages::ProgramPages;
 use edge::EdgeContext;
-use front::Front;
 use host::ServerProcess;
 use net::memory_budget::MemoryBudget;
 use open_files::OpenFileShares;
+use readiness::Readiness;
 use ready_file::Addresses;
 use tls::{Certificate, TlsSource};
 
@@ -98,7 +98,7 @@ async fn serve(
     let directory_mark = directory_mark::read_or_draw(&settings.data_dir)?;
     let block_storages = storages::open(&settings.storages, &settings.data_dir).map_err(Ended)?;
     let clock = tokio::select! {
-        clock = clock::start(store.recorded_now(), &bootstrap.front) => Some(clock.map_err(Ended)?),
+        clock = clock::start(store.recorded_now(), &bootstrap.readiness) => Some(clock.map_err(Ended)?),
         () = signals.any() => None,
     };
     if let Some(clock) = clock {
@@ -157,7 +157,7 @@ fn tell_ready(addresses: &Addresses, settings: &Settings, ready_file: Option<&Pa
 
 /// What is there before the engine runs: the HTTP listener, and what is told by it.
 struct Bootstrap {
-    front: Arc<Front>,
+    readiness: Arc<Readiness>,
     tls: Option<TlsSource>,
     /// When the certificate expires.
     expires: Option<watch::Receiver<Timestamp>>,
@@ -184,12 +184,12 @@ impl Bootstrap {
         let certificate = certificate.map_err(|unusable| Ended(format!("{}: {unusable}", unusable.key())))?;
         let tls = certificate.as_ref().map(Certificate::source);
         let expires = certificate.as_ref().map(Certificate::expires);
-        let (front, mut metrics) = (Arc::new(Front::default()), Registry::default());
+        let (readiness, mut metrics) = (Arc::new(Readiness::default()), Registry::default());
         process::register(&mut metrics, clock::built_at());
         if let Some(certificate) = &certificate {
             certificate.register_metrics(&mut metrics);
         }
-        let (app, busy) = front::apps(&front);
+        let (app, busy) = readiness::apps(&readiness);
         let memory = MemoryBudget::default();
         let (web, answers) = (access::web_access(settings), LargeAnswers::new(&memory));
         memory.register_metrics(&mut metrics);
@@ -205,7 +205,7 @@ impl Bootstrap {
         let host = ServerProcess::of(settings, in_force, &shares, listener.connections());
         tasks.spawn(listener.run(stop.subscribe()));
         tasks.spawn(tls::follow(certificate, hangups, stop.subscribe()));
-        Ok(Self { front, tls, expires, shares, web, answers, memory, metrics, host })
+        Ok(Self { readiness, tls, expires, shares, web, answers, memory, metrics, host })
     }
 }
 
@@ -217,7 +217,8 @@ async fn open_edges(
     edges: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
-    let Bootstrap { front, tls, expires, shares, web, answers, memory, mut metrics, mut host } = bootstrap;
+    let Bootstrap { readiness, tls, expires, shares, web, answers, memory, mut metrics, mut host } =
+        bootstrap;
     tell_of_machine(settings, engine, expires, edges, stop);
     run_by_themselves(engine, edges, stop);
     engine.register_metrics(&mut metrics);
@@ -272,7 +273,7 @@ async fn open_edges(
     engine.intake(WayIn::Http).attend(true).await;
     let console = console::routes(&console::FrameAncestors::new(settings.http.frame_ancestors.clone()));
     relay::open(&settings.relay, &api, edges, stop);
-    front.open(api::router_with(&api, reports.merge(console)));
+    readiness.open(api::router_with(&api, reports.merge(console)));
     edges.spawn(api.work_on_operations());
     Ok(())
 }

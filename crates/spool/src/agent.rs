@@ -23,10 +23,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::destination::Destination;
+use crate::disk_threads::{IsDiskFull, RecordArrivals, SpoolIntake, start_saving, start_writer};
 use crate::follow::FileFollower;
 use crate::forwarder::{CALLS_MAX, Forwarder, Forwarding};
 use crate::http::{self, SpoolHttp};
-use crate::keeper::{IsDiskFull, RecordArrivals, SpoolIntake, start_saving, start_writer};
 use crate::log::{SpoolFullChoice, SpoolLog, SpoolLogOptions};
 use crate::metrics::SpoolMetrics;
 use crate::mqtt::{self, MqttIntake};

@@ -23,7 +23,7 @@ use base::Timestamp;
 use rustix::fs::OFlags;
 
 use crate::destination::Destination;
-use crate::keeper::{SpoolIntake, now};
+use crate::disk_threads::{SpoolIntake, now};
 use crate::log::{AppendError, SpoolLog};
 use crate::record::{FollowPosition, SpoolEntry, SpoolRecord};
 use crate::refused::RefusedFile;

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::calls::{self, CallTimes};
 use crate::destination::{Destination, DestinationKind};
-use crate::keeper::{RecordArrivals, SaveRequests, now};
+use crate::disk_threads::{RecordArrivals, SaveRequests, now};
 use crate::log::{ReadLimits, ReadPlace, SpoolLog, StoredRecord};
 use crate::refused::RefusedFile;
 use crate::state::CallInFlight;

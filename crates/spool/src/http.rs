@@ -24,8 +24,8 @@ use tokio::time::timeout;
 
 use crate::calls::name_of;
 use crate::destination::Destination;
+use crate::disk_threads::SpoolIntake;
 use crate::items::{self, SpoolBody};
-use crate::keeper::SpoolIntake;
 use crate::log::{AppendError, SpoolLog, SpoolSummary};
 use crate::state::SpoolTotals;
 

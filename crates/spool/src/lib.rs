@@ -7,12 +7,12 @@
 mod agent;
 mod calls;
 mod destination;
+mod disk_threads;
 mod follow;
 mod forwarder;
 mod http;
 mod index;
 mod items;
-mod keeper;
 mod log;
 mod metrics;
 mod mqtt;

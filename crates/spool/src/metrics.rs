@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use crate::keeper::now;
+use crate::disk_threads::now;
 use crate::log::SpoolLog;
 
 /// What the log knows when it is asked.

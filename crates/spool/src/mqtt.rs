@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use tokio_util::codec::{Decoder, Encoder};
 
 use crate::destination::Destination;
-use crate::keeper::SpoolIntake;
+use crate::disk_threads::SpoolIntake;
 use crate::record::SpoolEntry;
 use publish::PublishMeaning;
 

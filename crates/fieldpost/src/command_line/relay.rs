@@ -1,7 +1,7 @@
 //! `relay`: the outbox of a service's own PostgreSQL. One command runs until it is stopped; the
 //! others do one thing, in the database and not at the server.
 
-mod shown;
+mod output;
 
 use std::fs;
 use std::io::{self, Write, stdout};
@@ -240,16 +240,16 @@ async fn carry_out(action: RelayAction) -> Result<(), RelayFailure> {
         RelayAction::Refused(RelayRefused::Retry(rows)) => {
             let database = database(&rows.outbox.database)?;
             let count = retry_refused(&database, &rows.outbox.table, choice(rows.id)).await?;
-            Ok(shown::count("retried", count, rows.outbox.json, &mut stdout())?)
+            Ok(output::count("retried", count, rows.outbox.json, &mut stdout())?)
         }
         RelayAction::Refused(RelayRefused::Drop(rows)) => {
             let database = database(&rows.outbox.database)?;
             let count = drop_refused(&database, &rows.outbox.table, choice(rows.id)).await?;
-            Ok(shown::count("dropped", count, rows.outbox.json, &mut stdout())?)
+            Ok(output::count("dropped", count, rows.outbox.json, &mut stdout())?)
         }
         RelayAction::Status(outbox) => {
             let status = outbox_status(&database(&outbox.database)?, &outbox.table).await?;
-            Ok(shown::status(&outbox.table, &status, outbox.json, &mut stdout())?)
+            Ok(output::status(&outbox.table, &status, outbox.json, &mut stdout())?)
         }
     }
 }
@@ -262,7 +262,7 @@ async fn list_all_refused(outbox: &OutboxFlags) -> Result<(), RelayFailure> {
     let (mut out, mut count) = (stdout(), 0);
     list_refused(&database(&outbox.database)?, &outbox.table, |rows| {
         count += rows.len();
-        shown::refused_rows(rows, outbox.json, &mut out).map_err(RelayFailure::from)
+        output::refused_rows(rows, outbox.json, &mut out).map_err(RelayFailure::from)
     })
     .await?;
     if count == 0 && !outbox.json {
@@ -363,7 +363,7 @@ async fn send_what_is_there(flags: RelayBackfill) -> Result<(), RelayFailure> {
         BackfillError::Condition { .. } => RelayFailure::Wrong(error.to_string()),
         error => error.into(),
     })?;
-    Ok(shown::count("rows", rows, flags.json, &mut stdout())?)
+    Ok(output::count("rows", rows, flags.json, &mut stdout())?)
 }
 
 /// Not where the command line is read: what is refused there is repeated on the screen.

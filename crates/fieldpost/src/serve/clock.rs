@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::front::Front;
+use super::readiness::Readiness;
 
 /// How far the recorded time may be ahead of the wall clock.
 const AHEAD_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -30,7 +30,7 @@ pub(super) fn built_at() -> Timestamp {
 
 /// Waits for a wall clock that can be believed, and starts the engine clock at it or at `recorded`,
 /// whichever is later.
-pub(super) async fn start(recorded: Timestamp, front: &Front) -> Result<SystemClock, String> {
+pub(super) async fn start(recorded: Timestamp, readiness: &Readiness) -> Result<SystemClock, String> {
     let mut told = false;
     loop {
         match judge(wall(), built_at(), recorded) {
@@ -39,7 +39,7 @@ pub(super) async fn start(recorded: Timestamp, front: &Front) -> Result<SystemCl
             Verdict::TooEarly(why) => {
                 if !told {
                     warn!("{why}");
-                    front.waits_for(why);
+                    readiness.waits_for(why);
                     told = true;
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;

@@ -7,7 +7,7 @@ use base::limits::MESSAGE_PAYLOAD_BYTES_MAX;
 use blocklog::SimulatedDisk;
 
 use super::*;
-use crate::keeper::start_writer;
+use crate::disk_threads::start_writer;
 use crate::log::{ReadLimits, SpoolFullChoice, SpoolLogOptions};
 use crate::refused::REFUSED_FILES;
 

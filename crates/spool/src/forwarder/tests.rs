@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use super::*;
-use crate::keeper::start_saving;
+use crate::disk_threads::start_saving;
 use crate::log::{SpoolFullChoice, SpoolLogOptions, SpoolWriter};
 use crate::record::SpoolEntry;
 use crate::state::StateFiles;

@@ -21,15 +21,15 @@ use tracing::{Instrument, debug_span};
 
 /// What is behind the HTTP listener.
 #[derive(Debug, Default)]
-pub(super) struct Front {
+pub(super) struct Readiness {
     api: OnceLock<Router>,
     waits_for: RwLock<Option<String>>,
 }
 
-impl Front {
+impl Readiness {
     /// The API answers from now on.
     pub(super) fn open(&self, api: Router) {
-        // A front is opened once; a second call would find the first API in place.
+        // It is opened once; a second call would find the first API in place.
         let _already_open = self.api.set(api);
     }
 
@@ -50,8 +50,8 @@ impl Front {
 
 /// What callers are answered, and what those are answered that there is no room for: a full server
 /// is alive and measured all the same.
-pub(super) fn apps(front: &Arc<Front>) -> (App, Router) {
-    let app = App(Arc::clone(front));
+pub(super) fn apps(readiness: &Arc<Readiness>) -> (App, Router) {
+    let app = App(Arc::clone(readiness));
     let busy = Router::new()
         .route("/healthz", get_service(app.clone()))
         .route("/readyz", get_service(app.clone()))
@@ -62,7 +62,7 @@ pub(super) fn apps(front: &Arc<Front>) -> (App, Router) {
 
 /// The API, once it is there. No router, which would be memory of every connection that waits.
 #[derive(Clone)]
-pub(super) struct App(Arc<Front>);
+pub(super) struct App(Arc<Readiness>);
 
 impl Service<Request> for App {
     type Response = Response;
