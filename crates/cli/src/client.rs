@@ -14,55 +14,55 @@ use super::input;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
-use view::{Attempt, Client, Rotated};
+use view::{Client, Rotated, TestAttempt};
 
 /// What can be done with clients.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum ClientAction {
     /// Register a client; its secret is shown this once.
-    Add(Add),
+    Add(AddClient),
     /// List clients.
-    Ls(Ls),
+    Ls(ListClients),
     /// Show a client.
-    Show(One),
+    Show(OneClient),
     /// Change a client's name or URL, or whether it is told of notices.
-    Set(Set),
+    Set(SetClient),
     /// Remove clients; nothing more goes out to them.
-    Rm(Several),
+    Rm(SeveralClients),
     /// Give a client a new secret; the old one still signs beside it for 24 hours.
-    RotateSecret(One),
+    RotateSecret(OneClient),
     /// Send one `client.test` now; exit 1 if the client does not take it.
-    Test(One),
+    Test(OneClient),
     /// Open a portal: a short-lived link that shows one client to whoever has it.
     Portal(portal::OpenPortal),
     /// List the open portals of a client.
-    Portals(One),
+    Portals(OneClient),
     /// Close portals of a client.
     ClosePortal(portal::ClosePortalArgs),
     /// Tell a client the present state of all its devices.
-    Resend(One),
+    Resend(OneClient),
     /// Send to clients again.
-    Enable(Several),
+    Enable(SeveralClients),
     /// Send nothing to clients until they are enabled.
-    Disable(Several),
+    Disable(SeveralClients),
 }
 
 #[derive(Args, Debug)]
-pub struct One {
+pub struct OneClient {
     /// The client.
     #[arg(value_name = "CLIENT")]
     id: String,
 }
 
 #[derive(Args, Debug)]
-pub struct Several {
+pub struct SeveralClients {
     /// The clients.
     #[arg(value_name = "CLIENT", required = true)]
     ids: Vec<String>,
 }
 
 #[derive(Args, Debug)]
-pub struct Add {
+pub struct AddClient {
     /// Its id; the server makes one where there is none.
     #[arg(value_name = "CLIENT", required_unless_present = "name")]
     id: Option<String>,
@@ -81,7 +81,7 @@ pub struct Add {
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
+pub struct ListClients {
     /// Only those that are told of this device.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
@@ -91,7 +91,7 @@ pub struct Ls {
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("changes").required(true).multiple(true).args(["hook", "name", "notices"]))]
-pub struct Set {
+pub struct SetClient {
     /// The client.
     #[arg(value_name = "CLIENT")]
     id: String,
@@ -106,36 +106,40 @@ pub struct Set {
     notices: Option<bool>,
 }
 
-impl Command {
+impl ClientAction {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Add(add) => add.run(api, screen),
             Self::Ls(ls) => ls.run(api, screen),
-            Self::Show(One { id }) => {
+            Self::Show(OneClient { id }) => {
                 let client = api.get(&of(id))?;
                 screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
             }
             Self::Set(set) => set.run(api, screen),
-            Self::Rm(Several { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
-            Self::RotateSecret(One { id }) => {
+            Self::Rm(SeveralClients { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
+            Self::RotateSecret(OneClient { id }) => {
                 let rotated = api.call(&below(id, "rotate-secret"))?;
                 screen.show(&rotated, || Ok(api.read::<Rotated>(&rotated)?.facts()))
             }
-            Self::Test(One { id }) => test(id, api, screen),
+            Self::Test(OneClient { id }) => test(id, api, screen),
             Self::Portal(open) => open.run(api, screen),
-            Self::Portals(One { id }) => portal::list(id, api, screen),
+            Self::Portals(OneClient { id }) => portal::list(id, api, screen),
             Self::ClosePortal(close) => close.run(api, screen),
-            Self::Resend(One { id }) => {
+            Self::Resend(OneClient { id }) => {
                 api.start(&below(id, "resend"))?;
                 screen.tell(&format!("{} will be told the state of its devices\n", plain(id)))
             }
-            Self::Enable(Several { ids }) => ids.iter().try_for_each(|id| switch(id, true, api, screen)),
-            Self::Disable(Several { ids }) => ids.iter().try_for_each(|id| switch(id, false, api, screen)),
+            Self::Enable(SeveralClients { ids }) => {
+                ids.iter().try_for_each(|id| switch(id, true, api, screen))
+            }
+            Self::Disable(SeveralClients { ids }) => {
+                ids.iter().try_for_each(|id| switch(id, false, api, screen))
+            }
         }
     }
 }
 
-impl Add {
+impl AddClient {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let mut body = Map::new();
         body.insert("url".to_owned(), self.hook.clone().into());
@@ -156,7 +160,7 @@ impl Add {
     }
 }
 
-impl Ls {
+impl ListClients {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = match &self.device {
             Some(device) => Path::of(&["devices", device, "clients"]),
@@ -166,7 +170,7 @@ impl Ls {
     }
 }
 
-impl Set {
+impl SetClient {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let named = [("url", &self.hook), ("name", &self.name)];
         let changes = named.into_iter().filter_map(|(field, to)| Some((field, to.clone()?)));
@@ -188,7 +192,7 @@ fn switch(id: &str, enabled: bool, api: &Api, screen: &mut Screen) -> Result<(),
 
 fn test(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
     let answer = api.call(&below(id, "test"))?;
-    let attempt: Attempt = api.read(&answer)?;
+    let attempt: TestAttempt = api.read(&answer)?;
     screen.show(&answer, || Ok(attempt.sentence()))?;
     if attempt.is_success() {
         Ok(())

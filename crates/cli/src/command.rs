@@ -20,7 +20,7 @@ use view::CommandView;
 
 /// What can be done with commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CommandAction {
     /// Tell a device to do something. The command is durable when this returns; it goes out as soon
     /// as the device is reachable, again and again until the device answers.
     Send(Box<send::SendCommand>),
@@ -73,7 +73,7 @@ fn open_statuses() -> impl Iterator<Item = &'static str> {
     CommandStatus::ALL.into_iter().filter(|status| !status.has_ended()).map(CommandStatus::as_str)
 }
 
-impl Command {
+impl CommandAction {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Send(send) => send.run(api, screen),

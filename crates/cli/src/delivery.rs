@@ -14,31 +14,31 @@ use view::{Delivery, WithAttempts};
 
 /// What can be done with deliveries.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum DeliveryAction {
     /// List deliveries, the newest first.
-    Ls(Ls),
+    Ls(ListDeliveries),
     /// Show a delivery with its attempts.
-    Show(One),
+    Show(OneDelivery),
     /// Send deliveries again now; of each client and device only the newest can be.
-    Retry(Several),
+    Retry(SeveralDeliveries),
 }
 
 #[derive(Args, Debug)]
-pub struct One {
+pub struct OneDelivery {
     /// The delivery, which is its webhook-id.
     #[arg(value_name = "DELIVERY")]
     id: String,
 }
 
 #[derive(Args, Debug)]
-pub struct Several {
+pub struct SeveralDeliveries {
     /// The deliveries, which are their webhook-ids.
     #[arg(value_name = "DELIVERY", required = true)]
     ids: Vec<String>,
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
+pub struct ListDeliveries {
     /// Only to this client.
     #[arg(long)]
     client: Option<String>,
@@ -84,23 +84,23 @@ impl Status {
     }
 }
 
-impl Command {
+impl DeliveryAction {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Ls(ls) => ls.run(api, screen),
-            Self::Show(One { id }) => {
+            Self::Show(OneDelivery { id }) => {
                 let delivery = api.get(&Path::of(&["deliveries", id]))?;
                 let width = screen.width();
                 screen.show(&delivery, || Ok(api.read::<WithAttempts>(&delivery)?.to_text(width)))
             }
-            Self::Retry(Several { ids }) => {
+            Self::Retry(SeveralDeliveries { ids }) => {
                 screen.each(ids, "is sent again", |id| api.start(&Path::of(&["deliveries", id, "retry"])))
             }
         }
     }
 }
 
-impl Ls {
+impl ListDeliveries {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = Path::of(&["deliveries"])
             .with_maybe("client", self.client.as_ref())

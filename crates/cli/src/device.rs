@@ -16,7 +16,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::api::{Api, Path};
 use super::failure::Failure;
 use super::feed::Feed;
-use super::import::{self, Count};
+use super::import::{self, ImportCount};
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
@@ -24,24 +24,24 @@ use view::{Device, Event, Reading};
 
 /// What can be done with devices.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum DeviceAction {
     /// Register a device.
-    Add(change::Add),
+    Add(change::AddDevice),
     /// List devices.
-    Ls(Ls),
+    Ls(ListDevices),
     /// Show a device, its state, and who is told of it.
-    Show(One),
+    Show(OneDevice),
     /// Change a device.
-    Set(change::Set),
+    Set(change::SetDevice),
     /// Remove devices with their readings and events.
-    Rm(Several),
+    Rm(SeveralDevices),
     /// Tell clients of a device from now on.
     Link(Link),
     /// Tell clients of a device no longer.
     Unlink(Link),
     /// Register or change devices from a file: one JSON object a line, with id, and what else there
     /// is to say.
-    Import(Import),
+    Import(ImportDevices),
     /// Write devices as lines that `device import` takes.
     Export(export::Export),
     /// Follow a device live: its state now, then every event and reading as it comes. Ctrl-C ends
@@ -59,14 +59,14 @@ pub enum Command {
 }
 
 #[derive(Args, Debug)]
-pub struct One {
+pub struct OneDevice {
     /// The device.
     #[arg(value_name = "DEVICE")]
     id: String,
 }
 
 #[derive(Args, Debug)]
-pub struct Several {
+pub struct SeveralDevices {
     /// The devices.
     #[arg(value_name = "DEVICE", required = true)]
     ids: Vec<String>,
@@ -99,7 +99,7 @@ pub(super) struct Filter {
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
+pub struct ListDevices {
     #[command(flatten)]
     filter: Filter,
     /// Only those of which this client is told.
@@ -120,7 +120,7 @@ pub struct Link {
 }
 
 #[derive(Args, Debug)]
-pub struct Import {
+pub struct ImportDevices {
     /// The file, - for stdin.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -221,14 +221,14 @@ impl Filter {
     }
 }
 
-impl Command {
+impl DeviceAction {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Add(add) => add.run(api, screen),
             Self::Ls(ls) => ls.run(api, screen),
-            Self::Show(One { id }) => show(id, api, screen),
+            Self::Show(OneDevice { id }) => show(id, api, screen),
             Self::Set(set) => set.run(api, screen),
-            Self::Rm(Several { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
+            Self::Rm(SeveralDevices { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
             Self::Link(link) => link.each(|path, device, client| {
                 api.put(path)?;
                 screen.tell(&format!("{client} is told of {device}\n"))
@@ -237,8 +237,8 @@ impl Command {
                 api.delete(path)?;
                 screen.tell(&format!("{client} is no longer told of {device}\n"))
             }),
-            Self::Import(Import { file }) => {
-                let counts = [Count::Created, Count::Updated];
+            Self::Import(ImportDevices { file }) => {
+                let counts = [ImportCount::Created, ImportCount::Updated];
                 import::run(api, screen, &Path::of(&["devices", "import"]), file, &counts)
             }
             Self::Export(export) => export.run(api, screen),
@@ -253,7 +253,7 @@ impl Command {
     }
 }
 
-impl Ls {
+impl ListDevices {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = match &self.client {
             Some(client) => Path::of(&["clients", client, "devices"]),

@@ -23,7 +23,7 @@ pub(super) struct Span {
 
 /// Which end of a feed comes first.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Order {
+pub(super) enum SortOrder {
     /// The oldest first.
     Asc,
     /// The newest first.
@@ -37,13 +37,13 @@ pub(super) struct Feed {
     span: Span,
     /// Oldest or newest first: desc, or asc with --follow, if left out.
     #[arg(long, value_enum, value_name = "ORDER")]
-    order: Option<Order>,
+    order: Option<SortOrder>,
     /// Show what is there, oldest first, then every new item as it comes, until Ctrl-C.
     #[arg(long, conflicts_with = "to")]
     follow: bool,
 }
 
-impl Order {
+impl SortOrder {
     /// The name that the API has for it.
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -72,12 +72,12 @@ impl Feed {
     ) -> Result<(), Failure> {
         let path = self.span.of(path);
         let order = match (self.order, self.follow) {
-            (Some(Order::Desc), true) => {
+            (Some(SortOrder::Desc), true) => {
                 let what = "--follow goes from the oldest to the newest: leave --order out";
                 return Err(Failure::Usage(what.to_owned()));
             }
             (_, true) => return follow::run::<R>(api, screen, &path, list_flags, self.span.from.is_some()),
-            (order, false) => order.unwrap_or(Order::Desc),
+            (order, false) => order.unwrap_or(SortOrder::Desc),
         };
         list::show::<R>(api, screen, &path.with("order", order.as_str()), list_flags, nothing)
     }

@@ -33,7 +33,7 @@ pub(super) trait Timed: Row {
 
 /// A page of a feed that is read from its oldest item on.
 #[derive(Deserialize)]
-pub(super) struct Page {
+pub(super) struct FollowedPage {
     pub(super) items: Vec<Box<RawValue>>,
     #[serde(default)]
     pub(super) next_cursor: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct Page {
     tail_cursor: Option<String>,
 }
 
-impl Page {
+impl FollowedPage {
     /// Where the feed goes on after this page.
     pub(super) fn after(self, api: &Api) -> Result<String, Failure> {
         let after = self.next_cursor.or(self.tail_cursor);
@@ -74,7 +74,12 @@ pub(super) fn run<R: Timed>(
 }
 
 /// The next look that has something to show or another place to go on from.
-fn wait_for_more(api: &Api, screen: &Screen, path: &Path, cursor: Option<&str>) -> Result<Page, Failure> {
+fn wait_for_more(
+    api: &Api,
+    screen: &Screen,
+    path: &Path,
+    cursor: Option<&str>,
+) -> Result<FollowedPage, Failure> {
     let began = Instant::now();
     let page = patiently(screen, || look(api, path, cursor))?;
     if page.items.is_empty() {
@@ -84,7 +89,7 @@ fn wait_for_more(api: &Api, screen: &Screen, path: &Path, cursor: Option<&str>) 
 }
 
 /// The page of a feed that begins at a cursor.
-pub(super) fn look(api: &Api, path: &Path, cursor: Option<&str>) -> Result<Page, Failure> {
+pub(super) fn look(api: &Api, path: &Path, cursor: Option<&str>) -> Result<FollowedPage, Failure> {
     api.read(&api.get(&path.clone().with_maybe("cursor", cursor))?)
 }
 

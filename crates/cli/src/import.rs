@@ -34,27 +34,27 @@ pub(super) struct Tally {
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicates: Option<u64>,
     rejected_count: u64,
-    rejected: Vec<Rejected>,
+    rejected: Vec<ImportRejection>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_id: Option<String>,
 }
 
 #[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
-struct Rejected {
+struct ImportRejection {
     line: u64,
     code: String,
     detail: String,
 }
 
 impl Tally {
-    fn nothing_yet(counts: &[Count]) -> Self {
+    fn nothing_yet(counts: &[ImportCount]) -> Self {
         let zero = |count| counts.contains(&count).then_some(0);
         Self {
-            accepted: zero(Count::Accepted),
-            created: zero(Count::Created),
-            updated: zero(Count::Updated),
-            appended: zero(Count::Appended),
-            duplicates: zero(Count::Duplicates),
+            accepted: zero(ImportCount::Accepted),
+            created: zero(ImportCount::Created),
+            updated: zero(ImportCount::Updated),
+            appended: zero(ImportCount::Appended),
+            duplicates: zero(ImportCount::Duplicates),
             ..Self::default()
         }
     }
@@ -107,7 +107,7 @@ impl Tally {
             return;
         }
         let few = &self.rejected[..self.rejected.len().min(SHOWN_MAX)];
-        for Rejected { line, code, detail } in few.iter().skip(from) {
+        for ImportRejection { line, code, detail } in few.iter().skip(from) {
             screen.note(&format!("line {line}: {} ({})", plain(detail), plain(code)));
         }
     }
@@ -115,7 +115,7 @@ impl Tally {
 
 /// What the answers of a call count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum ImportCount {
     Accepted,
     Created,
     Updated,
@@ -129,7 +129,7 @@ pub(super) fn run(
     screen: &mut Screen,
     path: &Path,
     file: &File,
-    counts: &[Count],
+    counts: &[ImportCount],
 ) -> Result<(), Failure> {
     let size = input::size(file);
     let mut pieces = Pieces::of(input::open(file)?);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn answers_add_up_with_the_lines_of_the_whole_input() {
-        let mut sum = Tally::nothing_yet(&[Count::Accepted]);
+        let mut sum = Tally::nothing_yet(&[ImportCount::Accepted]);
         let answer = r#"{"accepted":9,"rejected_count":1,"rejected":[{"line":3,"code":"c","detail":"d"}]}"#;
         sum.add(tally(answer), 0);
         sum.add(tally(answer), 10);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_empty_input_has_a_sum_too() {
-        let sum = Tally::nothing_yet(&[Count::Created, Count::Updated]);
+        let sum = Tally::nothing_yet(&[ImportCount::Created, ImportCount::Updated]);
         let text = serde_json::to_string(&sum).expect("JSON");
         assert_eq!(text, r#"{"created":0,"updated":0,"rejected_count":0,"rejected":[]}"#);
         assert_eq!(sum.sentence(), "0 created, 0 updated, 0 rejected");
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn only_the_first_thousand_are_listed_and_all_are_counted() {
-        let line = |line: u64| Rejected { line, code: "c".to_owned(), detail: "d".to_owned() };
+        let line = |line: u64| ImportRejection { line, code: "c".to_owned(), detail: "d".to_owned() };
         let many =
             || Tally { rejected_count: 5_000, rejected: (1..=700).map(line).collect(), ..Tally::default() };
         let mut sum = Tally::default();

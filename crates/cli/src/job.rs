@@ -24,7 +24,7 @@ pub(super) use view::{attempt, carried};
 
 /// What can be done with jobs.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum JobAction {
     /// Publish a job; it is durable when this returns.
     Publish(Box<publish::Publish>),
     /// Take jobs; each is reserved for its ttr, until it is acknowledged or released.
@@ -39,19 +39,19 @@ pub enum Command {
     /// Give a job back, to be tried again; its last try makes it dead.
     Release(Release),
     /// Show a job without taking it.
-    Show(One),
+    Show(OneJob),
     /// Give a waiting job another payload or time.
     Change(publish::Change),
     /// Cancel a job, wherever it stands.
-    Cancel(One),
+    Cancel(OneJob),
     /// List jobs in order of publishing, without taking them.
-    Ls(Ls),
+    Ls(ListJobs),
 }
 
 /// Which job.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("which").required(true).args(["job", "alias"]))]
-pub struct One {
+pub struct OneJob {
     #[command(flatten)]
     place: QueueArgs,
     /// The job.
@@ -106,19 +106,19 @@ pub struct Release {
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
+pub struct ListJobs {
     #[command(flatten)]
     place: QueueArgs,
     /// Only those in this state.
     #[arg(long, value_enum)]
-    state: Option<State>,
+    state: Option<JobStateFlag>,
     #[command(flatten)]
     list_flags: ListFlags,
 }
 
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum State {
+enum JobStateFlag {
     /// It waits for its time.
     Scheduled,
     /// It can be consumed.
@@ -127,7 +127,7 @@ enum State {
     Reserved,
 }
 
-impl State {
+impl JobStateFlag {
     fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -137,7 +137,7 @@ impl State {
     }
 }
 
-impl Command {
+impl JobAction {
     pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Publish(publish) => publish.run(api, screen),
@@ -159,15 +159,15 @@ impl Command {
                 api.delete(&one.path())?;
                 screen.tell(&format!("{} cancelled\n", plain(one.name())))
             }
-            Self::Ls(Ls { place, state, list_flags }) => {
-                let path = place.below(&["jobs"]).with_maybe("state", state.map(State::as_str));
+            Self::Ls(ListJobs { place, state, list_flags }) => {
+                let path = place.below(&["jobs"]).with_maybe("state", state.map(JobStateFlag::as_str));
                 list::show::<Job>(api, screen, &path, list_flags, "no jobs")
             }
         }
     }
 }
 
-impl One {
+impl OneJob {
     fn path(&self) -> Path {
         match (&self.job, &self.alias) {
             (Some(job), _) => self.place.below(&["jobs", job]),
@@ -225,7 +225,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        one: One,
+        one: OneJob,
     }
 
     #[test]

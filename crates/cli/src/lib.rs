@@ -63,13 +63,13 @@ pub use server::ServerFlags;
 #[derive(Debug, Subcommand)]
 pub enum RemoteCommand {
     /// The applications that are told.
-    Client(CommandGroup<client::Command>),
+    Client(CommandGroup<client::ClientAction>),
     /// What is watched: registry, state, readings, events.
-    Device(CommandGroup<device::Command>),
+    Device(CommandGroup<device::DeviceAction>),
     /// Send reports, and look at those that were rejected.
-    Report(CommandGroup<report::Command>),
+    Report(CommandGroup<report::ReportAction>),
     /// Tell devices to do something, and see what becomes of it.
-    Command(CommandGroup<command::Command>),
+    Command(CommandGroup<command::CommandAction>),
     /// Tell many devices to do something, little by little.
     Rollout(CommandGroup<rollout::RolloutAction>),
     /// Ask some devices of many something once, and see what they say.
@@ -81,11 +81,11 @@ pub enum RemoteCommand {
     /// Do one thing to everything that matches: respawn, retry, replay, cancel, label, delete.
     Operation(CommandGroup<operation::OperationCommand>),
     /// What clients were told, and how it went.
-    Delivery(CommandGroup<delivery::Command>),
+    Delivery(CommandGroup<delivery::DeliveryAction>),
     /// Queues of jobs: how they stand, what is set for them, jobs that failed for good.
-    Queue(CommandGroup<queue::Command>),
+    Queue(CommandGroup<queue::QueueAction>),
     /// Publish jobs, take them and work on them.
-    Job(CommandGroup<job::Command>),
+    Job(CommandGroup<job::JobAction>),
     /// Streams of messages: append, read and follow them, see how they stand.
     Stream(CommandGroup<stream::StreamAction>),
     /// Give messages of streams on to other servers, take them from there, and see how far that is.

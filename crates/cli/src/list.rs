@@ -46,7 +46,7 @@ pub(super) trait Row: DeserializeOwned {
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct ListPage {
     items: Vec<Box<RawValue>>,
     #[serde(default)]
     next_cursor: Option<String>,
@@ -104,7 +104,7 @@ pub(super) fn each_page(
     loop {
         let asked =
             path.clone().with("limit", &left.min(PAGE_ITEMS_MAX)).with_maybe("cursor", cursor.as_ref());
-        let page: Page = api.read(&api.get(&asked)?)?;
+        let page: ListPage = api.read(&api.get(&asked)?)?;
         left = left.saturating_sub(page.items.len() as u64);
         take(&page.items)?;
         cursor = page.next_cursor;

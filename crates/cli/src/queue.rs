@@ -18,13 +18,13 @@ use view::{DeadJob, QueueView};
 
 /// What can be done with queues.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum QueueAction {
     /// List queues with how many jobs they have.
-    Ls(Ls),
+    Ls(ListQueues),
     /// Show how a queue stands and what is set for it.
     Stats(QueueArgs),
     /// Change what is set for a queue: order, concurrency, rate, limits.
-    Set(set::Set),
+    Set(set::SetQueue),
     /// Tell the workers of a queue what to do, or show what they are told.
     Control(control::TellWorkers),
     /// Hand out no more jobs.
@@ -53,7 +53,7 @@ pub struct QueueArgs {
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
+pub struct ListQueues {
     /// Only those of this namespace.
     #[arg(long)]
     namespace: Option<String>,
@@ -97,10 +97,10 @@ impl QueueArgs {
     }
 }
 
-impl Command {
+impl QueueAction {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
-            Self::Ls(Ls { namespace, list_flags }) => {
+            Self::Ls(ListQueues { namespace, list_flags }) => {
                 let path = Path::of(&["queues"]).with_maybe("namespace", namespace.as_ref());
                 list::show::<QueueView>(api, screen, &path, list_flags, "no queues")
             }

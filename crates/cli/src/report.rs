@@ -10,22 +10,22 @@ use serde_json::value::RawValue;
 
 use super::api::{Api, Path};
 use super::failure::Failure;
-use super::import::{self, Count};
+use super::import::{self, ImportCount};
 use super::input::json;
 use super::screen::Screen;
 use super::when::When;
 
 /// What can be done with reports.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum ReportAction {
     /// Report a value for a device; it is durable when this returns.
     Send(Send),
     /// Send reports from a file: one JSON object a line, with device_id, data, and ts and id if
     /// there are any.
-    Import(Import),
+    Import(ImportReports),
     /// The reports that were rejected, as they came.
     #[command(subcommand)]
-    Rejected(rejected::Command),
+    Rejected(rejected::RejectedAction),
 }
 
 #[derive(Args, Debug)]
@@ -45,7 +45,7 @@ pub struct Send {
 }
 
 #[derive(Args, Debug)]
-pub struct Import {
+pub struct ImportReports {
     /// The file, - for stdin. Lines are sent as they come.
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -62,12 +62,12 @@ struct Report<'a> {
     id: Option<&'a str>,
 }
 
-impl Command {
+impl ReportAction {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
             Self::Send(send) => send.run(api, screen),
-            Self::Import(Import { file }) => {
-                import::run(api, screen, &Path::of(&["reports"]), file, &[Count::Accepted])
+            Self::Import(ImportReports { file }) => {
+                import::run(api, screen, &Path::of(&["reports"]), file, &[ImportCount::Accepted])
             }
             Self::Rejected(command) => command.run(api, screen),
         }

@@ -71,7 +71,7 @@ struct Counts {
 }
 
 #[derive(Deserialize)]
-struct Count {
+struct StatsCount {
     from: String,
     count: u64,
     /// Commands that came to each status.
@@ -86,7 +86,7 @@ impl Stats {
         if screen.is_for_programs() {
             return items.iter().try_for_each(|item| screen.write_line(item.get()));
         }
-        let counts = items.iter().map(|item| api.read(item)).collect::<Result<Vec<Count>, _>>()?;
+        let counts = items.iter().map(|item| api.read(item)).collect::<Result<Vec<StatsCount>, _>>()?;
         let is_of_commands = matches!(self.metric, Metric::Commands);
         let width = screen.width();
         screen.tell(&if is_of_commands { statuses(&counts, width) } else { bars(&counts, width) })
@@ -115,12 +115,12 @@ impl Stats {
 }
 
 /// A row for each count, its bar in proportion to the largest.
-fn bars(counts: &[Count], width: Option<usize>) -> String {
+fn bars(counts: &[StatsCount], width: Option<usize>) -> String {
     let largest = counts.iter().map(|count| count.count).max().unwrap_or(0).max(1);
     let beside = BESIDE_CHARS + grouped(largest).len().max("COUNT".len());
     let room = width.map_or(BAR_CHARS_MAX, |width| width.saturating_sub(beside) as u64);
     let longest = room.clamp(BAR_CHARS_MIN, BAR_CHARS_MAX);
-    let row = |Count { from, count, .. }: &Count| {
+    let row = |StatsCount { from, count, .. }: &StatsCount| {
         let length = count.saturating_mul(longest).div_ceil(largest) as usize;
         vec![Cell::text(&to_second(from)), Cell::number(*count), Cell::text(&"█".repeat(length))]
     };
@@ -129,11 +129,11 @@ fn bars(counts: &[Count], width: Option<usize>) -> String {
 }
 
 /// A row for each count of commands: how many were sent, and how many came to each other status.
-fn statuses(counts: &[Count], width: Option<usize>) -> String {
+fn statuses(counts: &[StatsCount], width: Option<usize>) -> String {
     const STATUSES: [&str; 6] = ["published", "acknowledged", "failed", "expired", "superseded", "cancelled"];
     const HEADINGS: [&str; 8] =
         ["FROM", "SENT", "PUBLISHED", "ACKNOWLEDGED", "FAILED", "EXPIRED", "SUPERSEDED", "CANCELLED"];
-    let row = |Count { from, count, by_status }: &Count| {
+    let row = |StatsCount { from, count, by_status }: &StatsCount| {
         let of = |status| Cell::number(by_status.get(status).copied().unwrap_or_default());
         let sent = [Cell::text(&to_second(from)), Cell::number(*count)];
         sent.into_iter().chain(STATUSES.map(of)).collect::<Vec<_>>()
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_bar_is_in_proportion_and_only_nothing_has_none() {
         let from = || "2026-11-21T00:00:00.000Z".to_owned();
-        let count = |count| Count { from: from(), count, by_status: BTreeMap::new() };
+        let count = |count| StatsCount { from: from(), count, by_status: BTreeMap::new() };
         let lines = bars(&[count(0), count(1), count(400), count(800)], None);
         let lengths: Vec<_> = lines.lines().skip(1).map(|line| line.matches('█').count()).collect();
         assert_eq!(lengths, [0, 1, 20, 40]);

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::api::{Api, Path};
 use super::failure::Failure;
-use super::feed::Order;
+use super::feed::SortOrder;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 pub(super) use view::ResultView;
@@ -53,7 +53,7 @@ pub struct ListResults {
     id: String,
     /// Oldest or newest first: desc if left out.
     #[arg(long, value_enum, value_name = "ORDER")]
-    order: Option<Order>,
+    order: Option<SortOrder>,
     #[command(flatten)]
     list_flags: ListFlags,
 }
@@ -67,7 +67,7 @@ impl TaskAction {
                 screen.show(&task, || Ok(api.read::<TaskView>(&task)?.facts()))
             }
             Self::Results(ListResults { id, order, list_flags }) => {
-                let path = of(id).and(&["results"]).with_maybe("order", order.map(Order::as_str));
+                let path = of(id).and(&["results"]).with_maybe("order", order.map(SortOrder::as_str));
                 list::show::<ResultView>(api, screen, &path, list_flags, "no results")
             }
             Self::Watch(watch) => watch.run(api, screen),

@@ -25,7 +25,7 @@ pub(super) struct Rotated {
 
 /// What became of a test.
 #[derive(Deserialize)]
-pub(super) struct Attempt {
+pub(super) struct TestAttempt {
     status_code: Option<u16>,
     error: Option<String>,
     duration_ms: u64,
@@ -69,7 +69,7 @@ impl Rotated {
     }
 }
 
-impl Attempt {
+impl TestAttempt {
     /// By the rule for every attempt: a 2xx and nothing else.
     pub(super) fn is_success(&self) -> bool {
         self.error.is_none() && self.status_code.is_some_and(|status| (200..300).contains(&status))
@@ -106,7 +106,7 @@ mod tests {
                 "not taken: timeout after 10000 ms\n",
             ),
         ] {
-            let attempt: Attempt = serde_json::from_str(attempt).expect("an attempt");
+            let attempt: TestAttempt = serde_json::from_str(attempt).expect("an attempt");
             assert_eq!((attempt.is_success(), attempt.sentence().as_str()), (success, says));
         }
     }

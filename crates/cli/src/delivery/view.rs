@@ -26,11 +26,11 @@ pub(super) struct Delivery {
 pub(super) struct WithAttempts {
     #[serde(flatten)]
     delivery: Delivery,
-    attempts: Vec<Attempt>,
+    attempts: Vec<ShownAttempt>,
 }
 
 #[derive(Deserialize)]
-struct Attempt {
+struct ShownAttempt {
     at: String,
     status_code: Option<u16>,
     error: Option<String>,
@@ -39,7 +39,7 @@ struct Attempt {
     answer: Option<String>,
 }
 
-impl Attempt {
+impl ShownAttempt {
     /// The first line of what the receiver said.
     fn said(&self) -> Option<&str> {
         self.answer.as_deref().map(|answer| answer.lines().next().unwrap_or_default())
@@ -99,7 +99,7 @@ impl WithAttempts {
     /// What is known of it, and a row for each attempt.
     pub(super) fn to_text(&self, width: Option<usize>) -> String {
         let mut table = Table::new(&["ATTEMPT AT", "ANSWER", "ERROR", "MS"]).within(width);
-        let row = |attempt: &Attempt| {
+        let row = |attempt: &ShownAttempt| {
             let answer = attempt.status_code.map(|status| status.to_string());
             vec![
                 Cell::text(&to_millisecond(&attempt.at)),
@@ -113,7 +113,7 @@ impl WithAttempts {
         let latest = self.attempts.last();
         let said = [
             ("cause", latest.and_then(|it| it.cause.as_deref())),
-            ("answer", latest.and_then(Attempt::said)),
+            ("answer", latest.and_then(ShownAttempt::said)),
         ];
         let said: Vec<_> =
             said.into_iter().filter_map(|(what, text)| Some((what, Cell::text(text?)))).collect();

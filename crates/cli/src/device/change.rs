@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 
 #[derive(Args, Debug)]
-pub struct Add {
+pub struct AddDevice {
     /// Its id.
     #[arg(value_name = "DEVICE")]
     id: String,
@@ -51,7 +51,7 @@ const CHANGES: [&str; 10] = [
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("changes").required(true).multiple(true).args(CHANGES))]
-pub struct Set {
+pub struct SetDevice {
     /// The device.
     #[arg(value_name = "DEVICE")]
     id: String,
@@ -87,7 +87,7 @@ pub struct Set {
     no_command_gap: bool,
 }
 
-impl Add {
+impl AddDevice {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let device = api.post(&Path::of(&["devices"]), &self.body())?;
         screen.show(&device, || Ok(api.read::<Device>(&device)?.facts(&[])))
@@ -112,7 +112,7 @@ impl Add {
     }
 }
 
-impl Set {
+impl SetDevice {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let device = api.patch(&of(&self.id), &self.body())?;
         screen.show(&device, || Ok(api.read::<Device>(&device)?.facts(&clients_of(&self.id, api)?)))
@@ -164,8 +164,8 @@ mod tests {
 
     #[derive(Debug, Parser)]
     enum Line {
-        Add(Add),
-        Set(Set),
+        Add(AddDevice),
+        Set(SetDevice),
     }
 
     fn body(line: &str) -> Option<Value> {

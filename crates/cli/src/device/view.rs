@@ -22,7 +22,7 @@ pub(super) struct Device {
     /// Older servers do not say.
     commands: Option<DevicePace>,
     registered_at: String,
-    state: State,
+    state: ShownState,
 }
 
 /// How commands go to a device, as far as it says so itself.
@@ -33,7 +33,7 @@ struct DevicePace {
 }
 
 #[derive(Deserialize)]
-struct State {
+struct ShownState {
     value: Option<Box<RawValue>>,
     changed_at: Option<String>,
     last_seen_at: Option<String>,

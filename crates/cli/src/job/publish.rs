@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::One;
+use super::OneJob;
 use super::view::{Job, Published};
 use crate::api::Api;
 use crate::failure::Failure;
@@ -67,7 +67,7 @@ pub struct Publish {
 #[command(group = ArgGroup::new("changes").required(true).multiple(true).args(["payload", "file", "delay", "run_at"]))]
 pub struct Change {
     #[command(flatten)]
-    one: One,
+    one: OneJob,
     #[command(flatten)]
     carried: PayloadFlags,
     #[command(flatten)]

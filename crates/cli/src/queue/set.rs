@@ -29,12 +29,12 @@ const CHANGES: [&str; 11] = [
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("changes").required(true).multiple(true).args(CHANGES))]
-pub struct Set {
+pub struct SetQueue {
     #[command(flatten)]
     place: QueueArgs,
     /// Which of the ready jobs is first: the one that became so first, or last.
     #[arg(long, value_enum)]
-    order: Option<Order>,
+    order: Option<JobOrder>,
     /// Most jobs that are with consumers at the same time.
     #[arg(long, value_name = "N")]
     concurrency: Option<u64>,
@@ -69,7 +69,7 @@ pub struct Set {
 
 /// Which of the ready jobs is first.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Order {
+enum JobOrder {
     Fifo,
     Lifo,
 }
@@ -79,7 +79,7 @@ struct CurrentSettings {
     settings: Map<String, Value>,
 }
 
-impl Set {
+impl SetQueue {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let CurrentSettings { mut settings } = api.read(&api.get(&self.place.below(&[]))?)?;
         settings.extend(self.changes());
@@ -90,8 +90,8 @@ impl Set {
     /// What is null is no limit.
     fn changes(&self) -> Map<String, Value> {
         let order = self.order.map(|order| match order {
-            Order::Fifo => "fifo",
-            Order::Lifo => "lifo",
+            JobOrder::Fifo => "fifo",
+            JobOrder::Lifo => "lifo",
         });
         let named = [
             ("order", order.map(Value::from), false),
@@ -120,7 +120,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        set: Set,
+        set: SetQueue,
     }
 
     #[test]

@@ -15,19 +15,19 @@ use crate::when::{to_millisecond, with_age};
 
 /// What can be done with rejected reports.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum RejectedAction {
     /// List rejected reports, the newest first.
-    Ls(Ls),
+    Ls(ListRejected),
     /// Show a rejected report: why, and what it was.
-    Show(One),
+    Show(OneRejected),
     /// Send rejected reports again, as they came; those that are accepted now are removed.
-    Replay(Several),
+    Replay(SeveralRejected),
     /// Remove rejected reports.
-    Rm(Several),
+    Rm(SeveralRejected),
 }
 
 #[derive(Args, Debug)]
-pub struct Ls {
+pub struct ListRejected {
     #[command(flatten)]
     feed: Feed,
     #[command(flatten)]
@@ -35,21 +35,21 @@ pub struct Ls {
 }
 
 #[derive(Args, Debug)]
-pub struct One {
+pub struct OneRejected {
     /// The rejected report.
     #[arg(value_name = "ID")]
     id: String,
 }
 
 #[derive(Args, Debug)]
-pub struct Several {
+pub struct SeveralRejected {
     /// The rejected reports.
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct Rejected {
+struct QuarantinedReport {
     id: String,
     at: String,
     source: String,
@@ -59,22 +59,22 @@ struct Rejected {
     payload_base64: Option<String>,
 }
 
-impl Command {
+impl RejectedAction {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         match self {
-            Self::Ls(Ls { feed, list_flags }) => feed.show::<Rejected>(
+            Self::Ls(ListRejected { feed, list_flags }) => feed.show::<QuarantinedReport>(
                 api,
                 screen,
                 Path::of(&["quarantine"]),
                 list_flags,
                 "no rejected reports",
             ),
-            Self::Show(One { id }) => {
+            Self::Show(OneRejected { id }) => {
                 let rejected = api.get(&of(id))?;
-                screen.show(&rejected, || Ok(api.read::<Rejected>(&rejected)?.facts()))
+                screen.show(&rejected, || Ok(api.read::<QuarantinedReport>(&rejected)?.facts()))
             }
-            Self::Replay(Several { ids }) => replay(ids, api, screen),
-            Self::Rm(Several { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
+            Self::Replay(SeveralRejected { ids }) => replay(ids, api, screen),
+            Self::Rm(SeveralRejected { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
         }
     }
 }
@@ -111,7 +111,7 @@ fn of(id: &str) -> Path {
     Path::of(&["quarantine", id])
 }
 
-impl Rejected {
+impl QuarantinedReport {
     fn payload(&self) -> String {
         match (&self.payload, &self.payload_base64) {
             (Some(text), _) => text.clone(),
@@ -132,13 +132,13 @@ impl Rejected {
     }
 }
 
-impl Timed for Rejected {
+impl Timed for QuarantinedReport {
     fn time(&self) -> &str {
         &self.at
     }
 }
 
-impl Row for Rejected {
+impl Row for QuarantinedReport {
     const HEADINGS: &'static [&'static str] = &["AT", "ID", "SOURCE", "CODE", "PAYLOAD"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -162,7 +162,7 @@ mod tests {
             [(r#""payload":"{\"data\":2}""#, "{\"data\":2}"), (r#""payload_base64":"gA==""#, "gA== (base64)")]
         {
             let text = format!(r#"{{"id":"q","at":"x","source":"mqtt","code":"c","detail":"d",{members}}}"#);
-            let rejected: Rejected = serde_json::from_str(&text).expect("a rejected report");
+            let rejected: QuarantinedReport = serde_json::from_str(&text).expect("a rejected report");
             assert_eq!(rejected.payload(), shown);
         }
     }

@@ -11,7 +11,7 @@ use super::StreamArgs;
 use super::view::AppendedView;
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::import::{self, Count};
+use crate::import::{self, ImportCount};
 use crate::payload_flags::PayloadFlags;
 use crate::screen::Screen;
 use crate::when::When;
@@ -88,7 +88,7 @@ impl Append {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = self.place.below(&["messages"]);
         if let Some(file) = &self.lines {
-            return import::run(api, screen, &path, file, &[Count::Appended, Count::Duplicates]);
+            return import::run(api, screen, &path, file, &[ImportCount::Appended, ImportCount::Duplicates]);
         }
         let answer = api.post_once(&path, &self.body()?, self.idempotency_key.as_deref())?;
         screen.show(&answer, || Ok(api.read::<AppendedView>(&answer)?.to_text()))

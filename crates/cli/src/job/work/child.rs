@@ -48,8 +48,8 @@ pub(super) async fn see_through(
 ) -> io::Result<Result<(), Failure>> {
     tokio::select! {
         ended = follow(child, job.payload.as_bytes()) => {
-            let (status, last_words) = ended?;
-            Ok(verdict(status, &last_words))
+            let (status, stderr_end) = ended?;
+            Ok(verdict(status, &stderr_end))
         }
         () = lost.cancelled() => {
             child.kill().await?;
@@ -61,9 +61,9 @@ pub(super) async fn see_through(
 /// Feeds a command, passes on what it says, and waits for its end.
 async fn follow(child: &mut Child, payload: &[u8]) -> io::Result<(ExitStatus, String)> {
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
-    let ((), last_words, status) =
+    let ((), stderr_end, status) =
         tokio::try_join!(feed(stdin, payload), listen(stderr), async { child.wait().await })?;
-    Ok((status, last_words))
+    Ok((status, stderr_end))
 }
 
 /// A command need not read what it gets.
@@ -94,8 +94,8 @@ async fn listen(stderr: Option<ChildStderr>) -> io::Result<String> {
     }
 }
 
-fn verdict(status: ExitStatus, last_words: &str) -> Result<(), Failure> {
-    match (status.success(), last_words) {
+fn verdict(status: ExitStatus, stderr_end: &str) -> Result<(), Failure> {
+    match (status.success(), stderr_end) {
         (true, _) => Ok(()),
         (false, "") => Err(Failure::new(status.to_string())),
         (false, words) => Err(Failure::new(format!("{status}: {words}"))),
