@@ -14,10 +14,10 @@ use crate::{Access, Caller, Scope, StreamRights};
 
 /// A call that was taken in. It is under way as long as this or a clone of it lives.
 #[derive(Clone, Debug)]
-pub struct Admitted(Option<Arc<Known>>);
+pub struct Admitted(Option<Arc<AdmittedCaller>>);
 
 #[derive(Debug)]
-struct Known {
+struct AdmittedCaller {
     caller: Caller,
     limits: Arc<Limits>,
     metrics: Metrics,
@@ -88,7 +88,7 @@ impl Access {
             login: Some(caller.called()),
         })?;
         let (limits, metrics) = (holder.limits(), guard.metrics().clone());
-        let known = Known { caller, limits, metrics, _under_way: under_way };
+        let known = AdmittedCaller { caller, limits, metrics, _under_way: under_way };
         Ok(Admitted(Some(Arc::new(known))))
     }
 }
@@ -118,7 +118,7 @@ impl Admitted {
     /// 403.
     pub fn may(&self, action: RequestedAction<'_>) -> Result<(), Problem> {
         let Some(known) = &self.0 else { return Ok(()) };
-        let Known { caller, metrics, .. } = &**known;
+        let AdmittedCaller { caller, metrics, .. } = &**known;
         let suffices = |scope: &Scope| match (scope, action) {
             (Scope::Admin, _)
             | (Scope::Report, RequestedAction::Reports)

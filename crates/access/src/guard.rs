@@ -19,13 +19,13 @@ use crate::{Access, Caller, Digest, Scope, Token};
 /// The tokens that are let through, with what they have used up.
 #[derive(Debug)]
 pub struct Guard {
-    known: Vec<Known>,
+    known: Vec<KnownToken>,
     failed: FailedAuth,
     metrics: Metrics,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownToken {
     caller: Caller,
     limits: Arc<Limits>,
 }
@@ -34,7 +34,7 @@ impl Guard {
     /// A guard that knows these tokens.
     pub(crate) fn new(tokens: Vec<Token>) -> Self {
         let (metrics, clock) = (Metrics::default(), DefaultClock::default());
-        let known = tokens.into_iter().map(|token| Known {
+        let known = tokens.into_iter().map(|token| KnownToken {
             limits: Arc::new(Limits::new(&token, &clock, metrics.in_flight(&token.name))),
             caller: Caller::new(token),
         });
@@ -164,7 +164,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<&[u8], NotRecognised> {
 #[derive(Clone, Copy, Debug)]
 pub struct Holder<'a> {
     guard: &'a Guard,
-    known: &'a Known,
+    known: &'a KnownToken,
 }
 
 impl<'a> Holder<'a> {

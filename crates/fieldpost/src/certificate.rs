@@ -69,12 +69,12 @@ const KEY: &str = "tls.key";
 
 /// What is in the files. They are small, so they are read whenever they are looked at: times and
 /// sizes of files may stay as they were while what is in them changes.
-pub(crate) struct Found {
+pub(crate) struct CertificateFiles {
     cert: Result<Vec<u8>, Unusable>,
     key: Result<Vec<u8>, Unusable>,
 }
 
-impl Found {
+impl CertificateFiles {
     /// Reads both files.
     pub(crate) fn look(files: &Tls) -> Self {
         Self { cert: contents(CERT, &files.cert), key: contents(KEY, &files.key) }
@@ -98,7 +98,7 @@ impl Found {
 /// Everything that keeps them from being served: what is wrong with each file, else with the two
 /// together.
 pub(crate) fn faults(files: &Tls) -> Vec<Fault> {
-    let found = Found::look(files);
+    let found = CertificateFiles::look(files);
     let unusable: Vec<_> = match (chain(found.cert, files), key(found.key, files)) {
         (Ok(chain), Ok(key)) => pair(chain, key, files).err().into_iter().collect(),
         (chain, key) => chain.err().into_iter().chain(key.err()).collect(),

@@ -20,7 +20,7 @@ use std::error::Error;
 use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
-use screen::Screen;
+use screen::DemoScreen;
 
 /// Whatever stops the demo; it is told and that is the end.
 type Failure = Box<dyn Error + Send + Sync>;
@@ -28,7 +28,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 /// Plays the demo; success only if nothing is missing that the server vouched for. With `keep`, or
 /// on a terminal, the locks then go on until Ctrl-C.
 pub(crate) async fn run(keep: bool) -> ExitCode {
-    let mut screen = Screen::on_stdout();
+    let mut screen = DemoScreen::on_stdout();
     match play(&mut screen, keep || stdout().is_terminal()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -39,7 +39,7 @@ pub(crate) async fn run(keep: bool) -> ExitCode {
     }
 }
 
-async fn play(screen: &mut Screen, keep: bool) -> Result<bool, Failure> {
+async fn play(screen: &mut DemoScreen, keep: bool) -> Result<bool, Failure> {
     let mut played = tokio::select! {
         played = story::play(screen) => played?,
         interrupted = tokio::signal::ctrl_c() => {

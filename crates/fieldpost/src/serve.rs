@@ -82,7 +82,7 @@ async fn serve(
     stop: &watch::Sender<bool>,
 ) -> Result<(), Ended> {
     let program_pages = ProgramPages::at_start();
-    let mut signals = Signals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let shares = open_files::share(settings);
     if let Some(file) = &ready_file {
         ready_file::remove(file)
@@ -404,12 +404,12 @@ fn no_listener(key: &str, address: SocketAddr, error: &io::Error) -> Ended {
 }
 
 /// The signals that end the server.
-struct Signals {
+struct StopSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
-impl Signals {
+impl StopSignals {
     fn listen() -> Result<Self, Ended> {
         let listen = |kind| signal(kind).map_err(because("signals cannot be listened for"));
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })

@@ -23,8 +23,8 @@ use commands::CommandOrder;
 pub(crate) use flags::Flags;
 use flags::Order;
 use run::Run;
-use screen::Screen;
-use signals::Signals;
+use screen::ProgressScreen;
+use signals::InterruptSignals;
 
 /// What a mistake on the command line exits with, and a server that cannot be reached.
 const EXIT_WRONG: u8 = 2;
@@ -97,8 +97,8 @@ fn tell(account: &Account, json: bool) -> io::Result<bool> {
 
 async fn play(order: &Order) -> Result<Account, Failure> {
     make_room(order.connections + CommandOrder::connections(order))?;
-    let mut screen = Screen::on_stderr();
-    let mut signals = Signals::listen()?;
+    let mut screen = ProgressScreen::on_stderr();
+    let mut signals = InterruptSignals::listen()?;
     let imported = tokio::select! {
         imported = register(order, &mut screen) => imported?,
         () = signals.next() => return Err(Failure::Other("interrupted while registering".into())),
@@ -136,7 +136,7 @@ fn make_room(connections: u32) -> Result<(), Failure> {
     )))
 }
 
-async fn register(order: &Order, screen: &mut Screen) -> Result<Option<Imported>, Failure> {
+async fn register(order: &Order, screen: &mut ProgressScreen) -> Result<Option<Imported>, Failure> {
     let Some((address, registration)) = &order.registering else { return Ok(None) };
     let access = order.access.clone();
     let endpoint = address.reach(access, order.ca.as_deref()).await.map_err(Failure::Unreachable)?;

@@ -38,7 +38,7 @@ const TEXT_BYTES_MAX: usize = 1_024;
 const INFO_QUEUES_MAX: usize = 100_000;
 
 /// What is asked.
-enum Call<'a> {
+enum AdminCall<'a> {
     Info,
     Version,
     Metrics,
@@ -55,34 +55,34 @@ enum Call<'a> {
     SetAccessLog,
 }
 
-fn call<'a>(method: &Method, path: &'a str) -> Option<Call<'a>> {
+fn call<'a>(method: &Method, path: &'a str) -> Option<AdminCall<'a>> {
     let mut segments = path.strip_prefix('/')?.split('/');
     // A slash is in no segment, so it stands for none.
     let segments = [(); 5].map(|()| segments.next().unwrap_or("/"));
     let call = match (method.as_str(), segments) {
-        ("GET", ["info", "/", ..]) => Call::Info,
-        ("GET", ["version", "/", ..]) => Call::Version,
-        ("GET", ["metrics", "/", ..]) => Call::Metrics,
-        ("GET", ["pools", "/", ..]) => Call::Pools,
-        ("GET", ["limits", "/", ..]) => Call::Limits,
-        ("GET", ["accesslog", "/", ..]) => Call::AccessLog,
-        ("POST", ["accesslog", "/", ..]) => Call::SetAccessLog,
+        ("GET", ["info", "/", ..]) => AdminCall::Info,
+        ("GET", ["version", "/", ..]) => AdminCall::Version,
+        ("GET", ["metrics", "/", ..]) => AdminCall::Metrics,
+        ("GET", ["pools", "/", ..]) => AdminCall::Pools,
+        ("GET", ["limits", "/", ..]) => AdminCall::Limits,
+        ("GET", ["accesslog", "/", ..]) => AdminCall::AccessLog,
+        ("POST", ["accesslog", "/", ..]) => AdminCall::SetAccessLog,
         (_, ["token", "" | "/", ..] | ["token", _, "", ..]) => return None,
-        ("GET", ["token", namespace, "/", ..]) => Call::Tokens(namespace),
-        ("POST", ["token", namespace, "/", ..]) => Call::NewToken(namespace),
+        ("GET", ["token", namespace, "/", ..]) => AdminCall::Tokens(namespace),
+        ("POST", ["token", namespace, "/", ..]) => AdminCall::NewToken(namespace),
         ("DELETE", ["token", namespace, token, "/", _]) if token != "/" => {
-            Call::DeleteToken(namespace, token)
+            AdminCall::DeleteToken(namespace, token)
         }
-        ("GET", ["token", namespace, token, "limit", "/"]) => Call::LimitOf(namespace, token),
-        ("POST", ["token", namespace, token, "limit", "/"]) => Call::AddLimit(namespace, token),
-        ("PUT", ["token", namespace, token, "limit", "/"]) => Call::SetLimit(namespace, token),
-        ("DELETE", ["token", namespace, token, "limit", "/"]) => Call::DeleteLimit(namespace, token),
+        ("GET", ["token", namespace, token, "limit", "/"]) => AdminCall::LimitOf(namespace, token),
+        ("POST", ["token", namespace, token, "limit", "/"]) => AdminCall::AddLimit(namespace, token),
+        ("PUT", ["token", namespace, token, "limit", "/"]) => AdminCall::SetLimit(namespace, token),
+        ("DELETE", ["token", namespace, token, "limit", "/"]) => AdminCall::DeleteLimit(namespace, token),
         _ => return None,
     };
     Some(call)
 }
 
-impl<'a> Call<'a> {
+impl<'a> AdminCall<'a> {
     /// What it changes, and of which namespace; `None` for one that only looks.
     fn change(&self) -> Option<(&'static str, Option<&'a str>)> {
         match *self {
@@ -110,7 +110,7 @@ pub(crate) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> Answer
     let path = decoding::path(parts.uri.path());
     let Some(call) = call(&parts.method, &path) else { return nothing_there(parts, &path) };
     // Tokens are secrets: whoever reads them may do what they may.
-    let is_secret = matches!(call, Call::Tokens(_) | Call::Limits | Call::LimitOf(..));
+    let is_secret = matches!(call, AdminCall::Tokens(_) | AdminCall::Limits | AdminCall::LimitOf(..));
     let change = call.change();
     let administrator = match shared.may_administer(parts, is_secret || parts.method != Method::GET).await {
         Ok(administrator) => administrator,
@@ -151,23 +151,23 @@ fn nothing_there(parts: &Parts, path: &str) -> Answer {
     }
 }
 
-async fn answered(shared: &Shared, call: Call<'_>, parts: &Parts, body: Body) -> Result<Answer, Answer> {
+async fn answered(shared: &Shared, call: AdminCall<'_>, parts: &Parts, body: Body) -> Result<Answer, Answer> {
     let query = Query::new(parts.uri.query());
     match call {
-        Call::Info => info(shared, query).await,
-        Call::Version => Ok(version()),
-        Call::Metrics => metrics(shared, &parts.headers).await,
-        Call::Pools => Ok(Answer::indented(StatusCode::OK, &[POOL])),
-        Call::Limits => Ok(Answer::of(StatusCode::OK, &shared.tokens.now().limits())),
-        Call::Tokens(namespace) => tokens(shared, namespace, query),
-        Call::NewToken(namespace) => new_token(shared, namespace, query, body).await,
-        Call::DeleteToken(namespace, token) => delete_token(shared, namespace, token).await,
-        Call::LimitOf(namespace, token) => Ok(limit_of(shared, namespace, in_parts(token).1)),
-        Call::AddLimit(namespace, token) => new_limit(shared, namespace, token, body, true).await,
-        Call::SetLimit(namespace, token) => new_limit(shared, namespace, token, body, false).await,
-        Call::DeleteLimit(namespace, token) => delete_limit(shared, namespace, token).await,
-        Call::AccessLog => Ok(access_log(shared)),
-        Call::SetAccessLog => set_access_log(shared, query),
+        AdminCall::Info => info(shared, query).await,
+        AdminCall::Version => Ok(version()),
+        AdminCall::Metrics => metrics(shared, &parts.headers).await,
+        AdminCall::Pools => Ok(Answer::indented(StatusCode::OK, &[POOL])),
+        AdminCall::Limits => Ok(Answer::of(StatusCode::OK, &shared.tokens.now().limits())),
+        AdminCall::Tokens(namespace) => tokens(shared, namespace, query),
+        AdminCall::NewToken(namespace) => new_token(shared, namespace, query, body).await,
+        AdminCall::DeleteToken(namespace, token) => delete_token(shared, namespace, token).await,
+        AdminCall::LimitOf(namespace, token) => Ok(limit_of(shared, namespace, in_parts(token).1)),
+        AdminCall::AddLimit(namespace, token) => new_limit(shared, namespace, token, body, true).await,
+        AdminCall::SetLimit(namespace, token) => new_limit(shared, namespace, token, body, false).await,
+        AdminCall::DeleteLimit(namespace, token) => delete_limit(shared, namespace, token).await,
+        AdminCall::AccessLog => Ok(access_log(shared)),
+        AdminCall::SetAccessLog => set_access_log(shared, query),
     }
 }
 
@@ -295,7 +295,7 @@ fn limit_of(shared: &Shared, namespace: &str, token: &str) -> Answer {
 }
 
 #[derive(Serialize)]
-struct Limited {
+struct LimiterBody {
     limiter: Limit,
 }
 
@@ -327,12 +327,12 @@ async fn new_limit(
         why => not_kept(&why),
     })?;
     let status = if only_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(Answer::of(status, &Limited { limiter: limit }))
+    Ok(Answer::of(status, &LimiterBody { limiter: limit }))
 }
 
 fn check_limit(limit: Limit) -> Result<(), Answer> {
     if limit.read == 0 && limit.write == 0 {
-        return Err(Answer::of(StatusCode::BAD_REQUEST, &Limited { limiter: limit }));
+        return Err(Answer::of(StatusCode::BAD_REQUEST, &LimiterBody { limiter: limit }));
     }
     if limit.interval == 0 {
         return Err(Answer::bad("interval should be > 0"));

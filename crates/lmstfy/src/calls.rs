@@ -17,7 +17,7 @@ use crate::consume::Consumer;
 use crate::guard::{GuardedCall, peer};
 use crate::query::Query;
 use crate::refusals::shown;
-use crate::route::{Call, Target, target};
+use crate::route::{JobCall, Target, target};
 use crate::{Shared, dead, decoding, look, publish};
 
 /// A request that was read.
@@ -90,23 +90,23 @@ async fn called(
     let (parts, query) = (&*parts, Query::new(parts.uri.query()));
     plain_only(parts, &body)?;
     let answer = match (target.call, names.first()) {
-        (Call::Consume, _) => {
+        (JobCall::Consume, _) => {
             let consumer = Consumer::new(names, query, taken)?;
             return Ok((TakenIn::Consumes(consumer), under_way));
         }
         (_, None) => Err(Answer::bad("invalid queue name(s)")),
-        (Call::Publish, Some(queue)) => publish::one(shared, queue, query, parts, body).await,
-        (Call::Bulk, Some(queue)) => publish::many(shared, queue, query, parts, body).await,
-        (Call::Republish(id), Some(queue)) => publish::again(shared, queue, id, query, parts, body).await,
-        (Call::Delete(id), Some(queue)) => dead::delete_job(shared, queue, id).await,
-        (Call::Job(id), Some(queue)) => look::job(shared, queue, id).await,
-        (Call::Peek, Some(queue)) => look::peek(shared, queue).await,
-        (Call::Size, Some(queue)) => look::size(shared, queue).await,
-        (Call::Destroy, Some(queue)) => look::destroy(shared, queue).await,
-        (Call::DeadHead, Some(queue)) => dead::head(shared, queue).await,
-        (Call::DeadSize, Some(queue)) => dead::size(shared, queue).await,
-        (Call::Respawn, Some(queue)) => dead::respawn(shared, queue, query).await,
-        (Call::DeleteDead, Some(queue)) => dead::delete(shared, queue, query).await,
+        (JobCall::Publish, Some(queue)) => publish::one(shared, queue, query, parts, body).await,
+        (JobCall::Bulk, Some(queue)) => publish::many(shared, queue, query, parts, body).await,
+        (JobCall::Republish(id), Some(queue)) => publish::again(shared, queue, id, query, parts, body).await,
+        (JobCall::Delete(id), Some(queue)) => dead::delete_job(shared, queue, id).await,
+        (JobCall::Job(id), Some(queue)) => look::job(shared, queue, id).await,
+        (JobCall::Peek, Some(queue)) => look::peek(shared, queue).await,
+        (JobCall::Size, Some(queue)) => look::size(shared, queue).await,
+        (JobCall::Destroy, Some(queue)) => look::destroy(shared, queue).await,
+        (JobCall::DeadHead, Some(queue)) => dead::head(shared, queue).await,
+        (JobCall::DeadSize, Some(queue)) => dead::size(shared, queue).await,
+        (JobCall::Respawn, Some(queue)) => dead::respawn(shared, queue, query).await,
+        (JobCall::DeleteDead, Some(queue)) => dead::delete(shared, queue, query).await,
     }?;
     if let Some(taken) = taken {
         taken.counts();

@@ -20,9 +20,9 @@ const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 pub(crate) struct Metrics {
     requests: Family<Answered, Counter>,
     duration: Family<Called, Histogram>,
-    jobs: Family<Moved, Counter>,
-    limited: Family<Limited, Counter>,
-    unauthorized: Family<Unauthorized, Counter>,
+    jobs: Family<MovedLabels, Counter>,
+    limited: Family<LimitedLabels, Counter>,
+    unauthorized: Family<UnauthorizedLabels, Counter>,
     /// Consumers that wait for a job.
     pub(crate) waiting: Gauge,
 }
@@ -39,17 +39,17 @@ struct Called {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Moved {
+struct MovedLabels {
     how: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Limited {
+struct LimitedLabels {
     action: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Unauthorized {
+struct UnauthorizedLabels {
     reason: &'static str,
 }
 
@@ -92,14 +92,14 @@ impl Metrics {
     }
 
     pub(crate) fn moved(&self, how: &'static str, jobs: usize) {
-        self.jobs.get_or_create(&Moved { how }).inc_by(jobs as u64);
+        self.jobs.get_or_create(&MovedLabels { how }).inc_by(jobs as u64);
     }
 
     pub(crate) fn unauthorized(&self, reason: &'static str) {
-        self.unauthorized.get_or_create(&Unauthorized { reason }).inc();
+        self.unauthorized.get_or_create(&UnauthorizedLabels { reason }).inc();
     }
 
     pub(crate) fn limited(&self, action: Action) {
-        self.limited.get_or_create(&Limited { action: action.as_str() }).inc();
+        self.limited.get_or_create(&LimitedLabels { action: action.as_str() }).inc();
     }
 }

@@ -10,14 +10,14 @@ use crate::answer::Answer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     pub(crate) namespace: &'a str,
-    /// One queue, or for [`Call::Consume`] several with commas between.
+    /// One queue, or for [`JobCall::Consume`] several with commas between.
     pub(crate) queue: &'a str,
-    pub(crate) call: Call<'a>,
+    pub(crate) call: JobCall<'a>,
 }
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call<'a> {
+pub(crate) enum JobCall<'a> {
     Publish,
     Bulk,
     Republish(&'a str),
@@ -49,7 +49,7 @@ impl Action {
     }
 }
 
-impl Call<'_> {
+impl JobCall<'_> {
     /// The word for it in metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -109,19 +109,19 @@ pub(crate) fn target<'a>(method: &Method, path: &'a str) -> Option<Target<'a>> {
     let (namespace, queue) = (segments.next()?, segments.next()?);
     let rest = [segments.next(), segments.next()];
     let call = match (method.as_str(), rest) {
-        ("PUT", [None, None]) => Call::Publish,
-        ("PUT", [Some("bulk"), None]) => Call::Bulk,
-        ("PUT", [Some("job"), Some(id)]) => Call::Republish(id),
-        ("PUT", [Some("deadletter"), None]) => Call::Respawn,
-        ("GET", [None, None]) => Call::Consume,
-        ("GET", [Some("peek"), None]) => Call::Peek,
-        ("GET", [Some("job"), Some(id)]) => Call::Job(id),
-        ("GET", [Some("size"), None]) => Call::Size,
-        ("GET", [Some("deadletter"), None]) => Call::DeadHead,
-        ("GET", [Some("deadletter"), Some("size")]) => Call::DeadSize,
-        ("DELETE", [None, None]) => Call::Destroy,
-        ("DELETE", [Some("job"), Some(id)]) => Call::Delete(id),
-        ("DELETE", [Some("deadletter"), None]) => Call::DeleteDead,
+        ("PUT", [None, None]) => JobCall::Publish,
+        ("PUT", [Some("bulk"), None]) => JobCall::Bulk,
+        ("PUT", [Some("job"), Some(id)]) => JobCall::Republish(id),
+        ("PUT", [Some("deadletter"), None]) => JobCall::Respawn,
+        ("GET", [None, None]) => JobCall::Consume,
+        ("GET", [Some("peek"), None]) => JobCall::Peek,
+        ("GET", [Some("job"), Some(id)]) => JobCall::Job(id),
+        ("GET", [Some("size"), None]) => JobCall::Size,
+        ("GET", [Some("deadletter"), None]) => JobCall::DeadHead,
+        ("GET", [Some("deadletter"), Some("size")]) => JobCall::DeadSize,
+        ("DELETE", [None, None]) => JobCall::Destroy,
+        ("DELETE", [Some("job"), Some(id)]) => JobCall::Delete(id),
+        ("DELETE", [Some("deadletter"), None]) => JobCall::DeleteDead,
         _ => return None,
     };
     let is_whole = segments.next().is_none() && !namespace.is_empty() && !queue.is_empty();
@@ -139,7 +139,7 @@ impl Target<'_> {
     /// 400 with what is wrong with a name.
     pub(crate) fn names(&self) -> Result<Vec<QueueName>, Answer> {
         let Self { namespace, queue, call } = *self;
-        let several = call == Call::Consume;
+        let several = call == JobCall::Consume;
         if !several && (namespace.len() > QUEUE_NAME_CHARS_MAX || queue.len() > QUEUE_NAME_CHARS_MAX) {
             return Err(Answer::bad("namespace or queue name too long"));
         }
@@ -182,19 +182,19 @@ mod tests {
     #[test]
     fn a_method_and_a_path_are_one_call_or_none() {
         for (method, path, expect) in [
-            ("PUT", "/api/n/q", Some(Call::Publish)),
-            ("PUT", "/api/n/q/bulk", Some(Call::Bulk)),
-            ("PUT", "/api/n/q/job/1", Some(Call::Republish("1"))),
-            ("GET", "/api/n/q1,q2", Some(Call::Consume)),
-            ("GET", "/api/n/q/peek", Some(Call::Peek)),
-            ("GET", "/api/n/q/job/1", Some(Call::Job("1"))),
-            ("DELETE", "/api/n/q/job/1", Some(Call::Delete("1"))),
-            ("DELETE", "/api/n/q", Some(Call::Destroy)),
-            ("GET", "/api/n/q/size", Some(Call::Size)),
-            ("GET", "/api/n/q/deadletter", Some(Call::DeadHead)),
-            ("PUT", "/api/n/q/deadletter", Some(Call::Respawn)),
-            ("DELETE", "/api/n/q/deadletter", Some(Call::DeleteDead)),
-            ("GET", "/api/n/q/deadletter/size", Some(Call::DeadSize)),
+            ("PUT", "/api/n/q", Some(JobCall::Publish)),
+            ("PUT", "/api/n/q/bulk", Some(JobCall::Bulk)),
+            ("PUT", "/api/n/q/job/1", Some(JobCall::Republish("1"))),
+            ("GET", "/api/n/q1,q2", Some(JobCall::Consume)),
+            ("GET", "/api/n/q/peek", Some(JobCall::Peek)),
+            ("GET", "/api/n/q/job/1", Some(JobCall::Job("1"))),
+            ("DELETE", "/api/n/q/job/1", Some(JobCall::Delete("1"))),
+            ("DELETE", "/api/n/q", Some(JobCall::Destroy)),
+            ("GET", "/api/n/q/size", Some(JobCall::Size)),
+            ("GET", "/api/n/q/deadletter", Some(JobCall::DeadHead)),
+            ("PUT", "/api/n/q/deadletter", Some(JobCall::Respawn)),
+            ("DELETE", "/api/n/q/deadletter", Some(JobCall::DeleteDead)),
+            ("GET", "/api/n/q/deadletter/size", Some(JobCall::DeadSize)),
             ("POST", "/api/n/q", None),
             ("HEAD", "/api/n/q", None),
             ("PUT", "/api/n", None),
@@ -220,18 +220,18 @@ mod tests {
             "queue name contains forbidden characters",
         );
         for (call, of, name, expect) in [
-            (Call::Publish, "_n", "q-1_", Ok(1)),
-            (Call::Publish, "n", "_q", Err(queue)),
-            (Call::Publish, "n", "q,r", Err(queue)),
-            (Call::Publish, "n", "q r", Err(queue)),
-            (Call::Publish, "n.", "_q", Err(namespace)),
-            (Call::Publish, "n.", long.as_str(), Err(too_long)),
-            (Call::Size, long.as_str(), "q", Err(too_long)),
-            (Call::Consume, "n", "_q,r,,q,r", Ok(3)),
-            (Call::Consume, "n", ",,", Ok(0)),
-            (Call::Consume, "n", "q;r", Err(queue)),
-            (Call::Consume, "n.", "q", Err(namespace)),
-            (Call::Consume, long.as_str(), "q", Ok(1)),
+            (JobCall::Publish, "_n", "q-1_", Ok(1)),
+            (JobCall::Publish, "n", "_q", Err(queue)),
+            (JobCall::Publish, "n", "q,r", Err(queue)),
+            (JobCall::Publish, "n", "q r", Err(queue)),
+            (JobCall::Publish, "n.", "_q", Err(namespace)),
+            (JobCall::Publish, "n.", long.as_str(), Err(too_long)),
+            (JobCall::Size, long.as_str(), "q", Err(too_long)),
+            (JobCall::Consume, "n", "_q,r,,q,r", Ok(3)),
+            (JobCall::Consume, "n", ",,", Ok(0)),
+            (JobCall::Consume, "n", "q;r", Err(queue)),
+            (JobCall::Consume, "n.", "q", Err(namespace)),
+            (JobCall::Consume, long.as_str(), "q", Ok(1)),
         ] {
             let target = Target { namespace: of, queue: name, call };
             let got = target.names().map(|names| names.len()).map_err(|answer| answer.body);

@@ -96,7 +96,7 @@ pub(super) fn read(from: &mut Reader) -> Auth {
 }
 
 fn token(from: &mut Reader, entry: &mut Entry) -> Option<(Token, [u8; Digest::BYTES])> {
-    let name = entry.required(from, "name", &Name);
+    let name = entry.required(from, "name", &TokenName);
     let sha256 = entry.required(from, "sha256", &Sha256);
     let scopes = scopes(from, entry);
     let limit = |most: u64| u32::try_from(most).ok().and_then(NonZeroU32::new);
@@ -193,9 +193,9 @@ impl<T: Ord> Unique<T> {
 }
 
 /// What a token is called: in metrics, in refusals, in nothing that needs quoting.
-struct Name;
+struct TokenName;
 
-impl Shape for Name {
+impl Shape for TokenName {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = String;
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::reader::{Found, Reader};
+use super::reader::{ReadValue, Reader};
 use super::shape::{Address, AddressOrOff, Whole};
 
 pub(super) fn http_listen(from: &mut Reader) -> SocketAddr {
@@ -44,7 +44,7 @@ fn stays_on_loopback<T>(
     from: &mut Reader,
     key: &'static str,
     list: &'static str,
-    found: &Found<T>,
+    found: &ReadValue<T>,
     address: Option<SocketAddr>,
 ) {
     let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback()) else { return };

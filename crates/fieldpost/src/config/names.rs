@@ -12,7 +12,7 @@ const NAMES_MAX: usize = 64;
 const HOST_CHARS_MAX: usize = 253;
 
 /// What one name of a list is.
-pub(super) trait Name {
+pub(super) trait ListedName {
     type Value: Clone + PartialEq;
     /// For people: what a list of them may be.
     const RIGHT: &'static str;
@@ -23,13 +23,13 @@ pub(super) trait Name {
 /// A list of such names.
 pub(super) struct Items<N>(pub(super) N);
 
-impl<N: Name> Items<N> {
+impl<N: ListedName> Items<N> {
     fn one(&self, name: &str) -> Result<N::Value, String> {
         self.0.read(name).ok_or_else(|| format!("{name:?} cannot be one"))
     }
 }
 
-impl<N: Name> Shape for Items<N> {
+impl<N: ListedName> Shape for Items<N> {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Vec<N::Value>;
 
@@ -56,7 +56,7 @@ impl<N: Name> Shape for Items<N> {
 /// The name of a machine, without a port.
 pub(super) struct Host;
 
-impl Name for Host {
+impl ListedName for Host {
     type Value = String;
     const RIGHT: &'static str = "[\"depot.example\"], names without a port";
 
@@ -70,7 +70,7 @@ impl Name for Host {
 /// The key of a label.
 pub(super) struct LabelKey;
 
-impl Name for LabelKey {
+impl ListedName for LabelKey {
     type Value = String;
     const RIGHT: &'static str = "[\"country\", \"city\"], keys of labels";
 
@@ -85,7 +85,7 @@ impl Name for LabelKey {
 /// The origin of a web page, as browsers write it.
 pub(super) struct WebOrigin;
 
-impl Name for WebOrigin {
+impl ListedName for WebOrigin {
     type Value = HeaderValue;
     const RIGHT: &'static str = "[\"https://console.example\"], without a path";
 
@@ -105,7 +105,7 @@ impl Name for WebOrigin {
 /// An origin whose pages may embed one of ours: as it stands in a policy, which it must not end.
 pub(super) struct FrameOrigin;
 
-impl Name for FrameOrigin {
+impl ListedName for FrameOrigin {
     type Value = String;
     const RIGHT: &'static str = "[\"https://portal.example\"], without a path";
 

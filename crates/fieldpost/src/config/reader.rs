@@ -14,7 +14,7 @@ use super::shape::{Exposure, Shape};
 
 /// A value that was read, and where it came from.
 #[derive(Debug)]
-pub(super) struct Found<T> {
+pub(super) struct ReadValue<T> {
     pub(super) value: T,
     pub(super) origin: Origin,
 }
@@ -35,11 +35,11 @@ impl Reader {
     }
 
     /// The value of the highest layer that has a right one; every wrong one is a mistake.
-    pub(super) fn read<S: Shape>(&mut self, key: &'static str, shape: &S) -> Found<S::Value> {
-        let mut found: Option<Found<S::Value>> = None;
+    pub(super) fn read<S: Shape>(&mut self, key: &'static str, shape: &S) -> ReadValue<S::Value> {
+        let mut found: Option<ReadValue<S::Value>> = None;
         for given in self.layers.by_key.get(key).into_iter().flatten() {
             match shape.parse(&given.value) {
-                Ok(value) => found = Some(Found { value, origin: given.origin.clone() }),
+                Ok(value) => found = Some(ReadValue { value, origin: given.origin.clone() }),
                 Err(wrong) => self.mistakes.push(Mistake {
                     origin: given.origin.clone(),
                     key: key.to_owned(),

@@ -7,7 +7,7 @@ use simulator::server::Server;
 use simulator::traffic::Dial;
 
 use super::Failure;
-use super::screen::Screen;
+use super::screen::DemoScreen;
 use super::stage::Stage;
 
 /// How long stopping may take.
@@ -25,7 +25,7 @@ pub(super) struct Played {
 
 impl Played {
     /// Lets the locks go on until Ctrl-C.
-    pub(super) async fn keep(&mut self, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) async fn keep(&mut self, screen: &mut DemoScreen) -> Result<(), Failure> {
         self.stage.dial = Dial::new(&self.stage.devices);
         let fleet = self.stage.start_kept_locks();
         let console = self.stage.console().await;

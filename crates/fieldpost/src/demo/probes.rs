@@ -12,7 +12,7 @@ use simulator::registration::{Registration, import_devices};
 use simulator::traffic::DeviceIds;
 
 use super::Failure;
-use super::screen::Screen;
+use super::screen::DemoScreen;
 use super::stage::Stage;
 
 /// How long anything that is awaited may take.
@@ -49,7 +49,7 @@ struct ProbeResult {
 }
 
 /// Plays it.
-pub(super) async fn play(screen: &mut Screen, stage: &Stage) -> Result<ProbesAccount, Failure> {
+pub(super) async fn play(screen: &mut DemoScreen, stage: &Stage) -> Result<ProbesAccount, Failure> {
     let devices = DeviceIds::new("probe", PROBES).of_kind("probe");
     import_devices(&stage.site.http, &devices, &Registration::default(), |_| Ok(())).await?;
     let ledger = Arc::new(CommandLedger::default());

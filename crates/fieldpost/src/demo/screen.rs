@@ -13,7 +13,7 @@ const START_OF_LINE: &str = "\r\x1b[2K";
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Screen<W: Write = Stdout> {
+pub(super) struct DemoScreen<W: Write = Stdout> {
     out: W,
     is_terminal: bool,
     started: Instant,
@@ -21,14 +21,14 @@ pub(super) struct Screen<W: Write = Stdout> {
     stats_shown: bool,
 }
 
-impl Screen {
+impl DemoScreen {
     pub(super) fn on_stdout() -> Self {
         let is_terminal = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Self::new(stdout(), is_terminal)
     }
 }
 
-impl<W: Write> Screen<W> {
+impl<W: Write> DemoScreen<W> {
     fn new(out: W, is_terminal: bool) -> Self {
         Self { out, is_terminal, started: Instant::now(), stats_shown: false }
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn shown(is_terminal: bool) -> String {
-        let mut screen = Screen::new(Vec::new(), is_terminal);
+        let mut screen = DemoScreen::new(Vec::new(), is_terminal);
         screen.stats("1 sent").expect("memory takes everything");
         screen.event("server", "up").expect("memory takes everything");
         String::from_utf8(screen.out).expect("text")

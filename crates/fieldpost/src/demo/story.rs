@@ -15,7 +15,7 @@ use simulator::traffic::DeviceIds;
 
 use super::Failure;
 use super::played::Played;
-use super::screen::Screen;
+use super::screen::DemoScreen;
 use super::stage::{
     ACME, CONNECTIONS, HURRIED, HURRIED_INTERVAL, LOCKS, REPORTS_PER_SECOND, START_PATIENCE, Stage, ZENITH,
 };
@@ -32,7 +32,7 @@ const RECOVERY: Duration = Duration::from_secs(2);
 const BEFORE_KILL: Duration = Duration::from_millis(500);
 
 /// Plays it all.
-pub(super) async fn play(screen: &mut Screen) -> Result<Played, Failure> {
+pub(super) async fn play(screen: &mut DemoScreen) -> Result<Played, Failure> {
     screen.line(
         "The main job, seen from outside: locks report, two applications are told, and things break.\n",
     )?;
@@ -64,7 +64,7 @@ pub(super) async fn play(screen: &mut Screen) -> Result<Played, Failure> {
 }
 
 struct Story<'a> {
-    screen: &'a mut Screen,
+    screen: &'a mut DemoScreen,
     stage: Stage,
     fleet: Fleet,
     disturbed: Vec<std::ops::Range<Instant>>,
@@ -173,7 +173,7 @@ impl Story<'_> {
 
 /// Shows the table and the verdict; what is missing keeps the data for a look.
 fn conclude(
-    screen: &mut Screen,
+    screen: &mut DemoScreen,
     stage: &mut Stage,
     audit: &Audit,
     outcome: &Outcome,
@@ -207,7 +207,7 @@ fn are_told(ledger: &Ledger, devices: &DeviceIds, connection: Connection) -> boo
 
 /// Does `what` while the figures are shown once a second.
 async fn showing<T>(
-    screen: &mut Screen,
+    screen: &mut DemoScreen,
     stage: &Stage,
     fleet: &Fleet,
     what: impl Future<Output = T>,

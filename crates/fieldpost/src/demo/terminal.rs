@@ -11,7 +11,7 @@ use simulator::commands::{CommandCounts, CommandLedger, CommandedDevices, Respon
 use simulator::traffic::DeviceIds;
 
 use super::Failure;
-use super::screen::Screen;
+use super::screen::DemoScreen;
 use super::stage::Stage;
 
 /// How long anything that is awaited may take.
@@ -44,7 +44,7 @@ struct SeenType {
 }
 
 /// Plays it.
-pub(super) async fn play(screen: &mut Screen, stage: &Stage) -> Result<TerminalAccount, Failure> {
+pub(super) async fn play(screen: &mut DemoScreen, stage: &Stage) -> Result<TerminalAccount, Failure> {
     let devices = DeviceIds::new("face", 1).of_kind("face");
     let terminal = devices.id(0);
     let _: Value = stage.api.post("/v1/devices", &json!({"id": terminal, "kind": "face"})).await?;

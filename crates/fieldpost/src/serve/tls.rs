@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 
-use crate::certificate::{Found, Unusable, Usable};
+use crate::certificate::{CertificateFiles, Unusable, Usable};
 use crate::config;
 
 pub(super) use net::listen::TlsSource;
@@ -57,7 +57,7 @@ impl Certificate {
     /// # Errors
     /// When a certificate and its key cannot be made of them.
     pub(super) fn load(files: &config::Tls) -> Result<Self, Unusable> {
-        let found = Found::look(files);
+        let found = CertificateFiles::look(files);
         let looked_at = found.fingerprint();
         let usable = found.pair(files)?;
         let metrics = CertificateMetrics::default();
@@ -85,7 +85,7 @@ impl Certificate {
 
     /// Serves what is in the files now, if they have changed or it was asked for.
     fn look(&mut self, asked_for: bool) {
-        let found = Found::look(&self.files);
+        let found = CertificateFiles::look(&self.files);
         let fingerprint = found.fingerprint();
         if fingerprint == self.looked_at && !asked_for {
             return;

@@ -13,8 +13,8 @@ use tokio::time::MissedTickBehavior;
 use super::account::Account;
 use super::commands::Commanding;
 use super::flags::Order;
-use super::screen::Screen;
-use super::signals::Signals;
+use super::screen::ProgressScreen;
+use super::signals::InterruptSignals;
 
 /// Connections have so long to be made before the timetable starts without the rest.
 const CONNECTING_MAX: Duration = Duration::from_secs(10);
@@ -71,8 +71,8 @@ impl Run {
     pub(super) async fn watch(
         &mut self,
         order: &Order,
-        screen: &mut Screen,
-        signals: &mut Signals,
+        screen: &mut ProgressScreen,
+        signals: &mut InterruptSignals,
     ) -> io::Result<()> {
         let refresh = screen.refresh();
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + refresh, refresh);
@@ -124,7 +124,7 @@ impl Run {
         self.stop_by.or(end)
     }
 
-    fn show(&mut self, order: &Order, screen: &mut Screen) -> io::Result<()> {
+    fn show(&mut self, order: &Order, screen: &mut ProgressScreen) -> io::Result<()> {
         let elapsed = self.elapsed();
         let behind = self.look_behind();
         let by_time = order.end.after.map(|time| elapsed.as_secs_f64() / time.as_secs_f64());

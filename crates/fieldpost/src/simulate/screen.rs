@@ -24,7 +24,7 @@ const ELSEWHERE: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Screen<W: Write = Stderr> {
+pub(super) struct ProgressScreen<W: Write = Stderr> {
     out: W,
     is_terminal: bool,
     /// Whether the cursor stands behind figures that the next line is to replace.
@@ -34,13 +34,13 @@ pub(super) struct Screen<W: Write = Stderr> {
     told: BTreeSet<String>,
 }
 
-impl Screen {
+impl ProgressScreen {
     pub(super) fn on_stderr() -> Self {
         Self::new(stderr(), stderr().is_terminal())
     }
 }
 
-impl<W: Write> Screen<W> {
+impl<W: Write> ProgressScreen<W> {
     const fn new(out: W, is_terminal: bool) -> Self {
         Self { out, is_terminal, stats_shown: false, before: None, told: BTreeSet::new() }
     }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn shown(is_terminal: bool) -> String {
-        let mut screen = Screen::new(Vec::new(), is_terminal);
+        let mut screen = ProgressScreen::new(Vec::new(), is_terminal);
         let progress = Progress::default();
         screen.step("registering", 5, 10).expect("memory takes everything");
         let behind = Duration::from_millis(1500);

@@ -6,12 +6,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Both signals; as long as this lives they do not end the process.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(super) struct InterruptSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Signals {
+impl InterruptSignals {
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
