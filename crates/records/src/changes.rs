@@ -24,14 +24,15 @@ macro_rules! all_changes {
             /// A device is registered, or its profile is now this. Its links are its `clients`; the
             /// indexes by client, label and kind follow it.
             2 PutDevice(device: Box<DeviceProfile>) { puts DeviceProfile }
-            /// A device is gone, with its state, ids of reports, pairs, readings and events.
+            /// A device is gone, with its state, ids of reports, notification states, readings and
+            /// events.
             3 DeleteDevice(id: DeviceId, slot: DeviceSlot) { apart }
             /// The ids that a device's latest reports carried are now these.
             15 PutReportIds(slot: DeviceSlot, ids: Box<ReportIds>) { puts ReportIds at slot }
             /// An event happened.
             4 PutEvent(event: Box<Event>) { puts Event }
             /// What a client was not told of a device is now this.
-            5 PutNotificationState(pair: Box<NotificationState>) { puts NotificationState }
+            5 PutNotificationState(state: Box<NotificationState>) { puts NotificationState }
             /// A client was told all of a device.
             6 DeleteNotificationState(slot: DeviceSlot, client: Incarnation) { deletes NotificationState }
             /// A delivery is new.

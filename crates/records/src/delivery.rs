@@ -1,4 +1,5 @@
-//! Notifications on their way: the pair of a client and a device, each delivery, and each attempt.
+//! Notifications on their way: the notification state of a client and a device, each delivery, and
+//! each attempt.
 
 use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, Value};
 
@@ -31,9 +32,9 @@ pub struct NotificationState {
     pub failed: Option<Waiting>,
 }
 
-weighs!(NotificationState: |pair| {
-    let flying = pair.in_flight.as_ref().and_then(|flight| flight.value.as_ref());
-    RECORD_BYTES + text_of(pair.previous.as_ref()) + text_of(flying)
+weighs!(NotificationState: |state| {
+    let flying = state.in_flight.as_ref().and_then(|flight| flight.value.as_ref());
+    RECORD_BYTES + text_of(state.previous.as_ref()) + text_of(flying)
 });
 
 impl NotificationState {

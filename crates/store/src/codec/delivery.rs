@@ -1,4 +1,4 @@
-//! Stored forms of a pair, a delivery, its progress and its attempts.
+//! Stored forms of a notification state, a delivery, its progress and its attempts.
 
 use std::borrow::Cow;
 
@@ -127,8 +127,8 @@ impl Stored for Attempt {
 
 record!(
     NotificationState: NotificationStates by (DeviceSlot, Incarnation),
-    key: |(slot, client)| key::pair(*slot, *client),
-    place: |pair| Cow::Owned((pair.slot, pair.client)),
+    key: |(slot, client)| key::notification_state(*slot, *client),
+    place: |state| Cow::Owned((state.slot, state.client)),
 );
 
 record!(

@@ -114,7 +114,7 @@ pub(crate) fn day(day: u32) -> Key {
     number(day)
 }
 
-pub(crate) fn pair(device: DeviceSlot, client: Incarnation) -> Key {
+pub(crate) fn notification_state(device: DeviceSlot, client: Incarnation) -> Key {
     let mut key = slot(device);
     key.extend_from_slice(&client.0.to_be_bytes());
     key

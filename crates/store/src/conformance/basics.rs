@@ -77,7 +77,7 @@ pub(crate) fn delivery(slot: u32, client: u64, at: i64, number: u32) -> Delivery
     }
 }
 
-pub(super) fn pair(slot: u32, client: u64) -> NotificationState {
+pub(super) fn notification_state(slot: u32, client: u64) -> NotificationState {
     NotificationState {
         slot: DeviceSlot(slot),
         client: Incarnation(client),
@@ -189,7 +189,7 @@ pub fn every_method_shows_what_was_committed(make: Make<'_>) {
         sign(0, 1, 1.0),
         Op::PutState(DeviceSlot(0), state()),
         Op::PutEvent(Box::new(event(0, 20, 1))),
-        Op::PutNotificationState(Box::new(pair(0, 7))),
+        Op::PutNotificationState(Box::new(notification_state(0, 7))),
         Op::PutDelivery(Box::new(delivery(0, 7, 30, 1))),
         Op::PutProgress(attempt().delivery, delivered()),
         Op::PutAttempt(attempt()),
@@ -227,7 +227,7 @@ fn assert_devices_shown(subject: &dyn Subject, head: &PartitionHead) {
     assert_eq!(EventKey::from(events[0].id), EventKey { at: Timestamp(20), number: 1 });
     let resident = vec![
         DeviceResident::Device(Box::new(device("A", 0, &[7])), state(), Some(seen)),
-        DeviceResident::NotificationState(Box::new(pair(0, 7))),
+        DeviceResident::NotificationState(Box::new(notification_state(0, 7))),
         DeviceResident::Job(Box::new(job(1))),
     ];
     let (loaded_head, found, _) = loaded(subject.store(), PARTITION);

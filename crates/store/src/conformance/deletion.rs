@@ -3,7 +3,7 @@
 use base::{Incarnation, Timestamp};
 use records::{DeviceSlot, DeviceState, Op, PartitionHead};
 
-use super::basics::{all, delivery, device, event, id, pair, sign};
+use super::basics::{all, delivery, device, event, id, notification_state, sign};
 use super::commands::{SHOWN, everything_of, shown_of};
 use super::{Make, PARTITION, Subject, loaded, next, put};
 use crate::port::{DeviceResident, FeedFilter};
@@ -18,8 +18,8 @@ fn full(slot: u32, name: &str) -> Vec<Op> {
     let mut ops = vec![
         Op::PutDevice(Box::new(device(name, slot, &[7, 8]))),
         Op::PutState(DeviceSlot(slot), DeviceState { sequence: 9, ..DeviceState::default() }),
-        Op::PutNotificationState(Box::new(pair(slot, 7))),
-        Op::PutNotificationState(Box::new(pair(slot, 8))),
+        Op::PutNotificationState(Box::new(notification_state(slot, 7))),
+        Op::PutNotificationState(Box::new(notification_state(slot, 8))),
         Op::PutDelivery(Box::new(delivery(slot, 7, i64::from(slot), slot))),
     ];
     ops.extend(history(slot, 600));
@@ -44,7 +44,7 @@ fn assert_gone(subject: &dyn Subject, slot: u32, name: &str, context: &str) {
     }
     let is_of = |resident: &DeviceResident| match resident {
         DeviceResident::Device(profile, _, _) => profile.slot == device,
-        DeviceResident::NotificationState(pair) => pair.slot == device,
+        DeviceResident::NotificationState(state) => state.slot == device,
         DeviceResident::ReportIds(slot, _) => *slot == device,
         DeviceResident::Job(_) | DeviceResident::Quarantined(..) => false,
     };

@@ -304,7 +304,7 @@ fn filter_of(snapshot: &Snapshot, partition: PartitionId) -> Result<BloomFilter,
 
 /// The rows that a filter must hold. Bodies are not read for that: a body comes and goes with the
 /// head of its job, and the body of a notification that failed for good, whose job is gone, is
-/// named by its pair.
+/// named by its notification state.
 fn each_filtered(
     snapshot: &Snapshot,
     partition: PartitionId,
@@ -320,9 +320,9 @@ fn each_filtered(
     for row in snapshot.range(Table::NotificationStates, partition, &KeyRange::all())? {
         let (key, row) = row?;
         each(Table::NotificationStates, &key);
-        let pair = NotificationState::from_row(&row)
+        let state = NotificationState::from_row(&row)
             .map_err(|error| damaged_row(snapshot.name(), Table::NotificationStates, &key, &error))?;
-        if let Some(failed) = pair.failed {
+        if let Some(failed) = state.failed {
             each(Table::JobBodies, &key::job(NotificationState::body_of_failed(failed.delivery)));
         }
     }

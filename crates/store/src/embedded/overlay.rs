@@ -226,10 +226,10 @@ impl Data {
     /// The device's rows that are keyed by something besides it; the others are deleted by key.
     fn drop_device(&mut self, slot: DeviceSlot, versions: &Versions) {
         self.slice_mut(slot).see(slot.within_slice(), SeenChange::Gone, versions);
-        let pairs = self.rows_mut(Table::NotificationStates);
-        for key in pairs.keys(&KeyRange::of(&key::slot(slot))) {
+        let states = self.rows_mut(Table::NotificationStates);
+        for key in states.keys(&KeyRange::of(&key::slot(slot))) {
             // what may be below goes with the device's mark
-            pairs.delete(key, versions, |_| true);
+            states.delete(key, versions, |_| true);
         }
     }
 }

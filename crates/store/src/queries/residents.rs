@@ -37,9 +37,9 @@ impl dyn View + '_ {
             resident(DeviceResident::Quarantined(QuarantineKey::from(report.id), report.cost()));
             Ok(())
         })?;
-        self.each::<NotificationState>(|_, pair| {
-            if !self.is_deleted(pair.slot)? {
-                resident(DeviceResident::NotificationState(Box::new(pair)));
+        self.each::<NotificationState>(|_, state| {
+            if !self.is_deleted(state.slot)? {
+                resident(DeviceResident::NotificationState(Box::new(state)));
             }
             Ok(())
         })?;

@@ -1,4 +1,4 @@
-//! What pairs, deliveries, attempts and jobs say of each other.
+//! What notification states, deliveries, attempts and jobs say of each other.
 
 use std::collections::HashSet;
 
@@ -13,23 +13,23 @@ use crate::codec::key::{self, Moment};
 use crate::table::Table;
 
 impl RowCheck<'_, '_> {
-    pub(super) fn pairs_and_deliveries(&mut self, within: &CheckedPartition) {
-        let bodies = self.pairs(within);
+    pub(super) fn states_and_deliveries(&mut self, within: &CheckedPartition) {
+        let bodies = self.notification_states(within);
         self.deliveries(within);
         self.progress_and_attempts(within);
         self.jobs(within, &bodies);
     }
 
     /// Answers where the bodies of what failed for good may be.
-    fn pairs(&mut self, within: &CheckedPartition) -> HashSet<JobId> {
+    fn notification_states(&mut self, within: &CheckedPartition) -> HashSet<JobId> {
         let mut bodies = HashSet::new();
-        self.indexed(within.partition, |check, pair: &NotificationState| {
-            within.is_there(pair.slot)?;
-            check.registered.was(pair.client)?;
-            bodies.extend(pair.failed.map(|failed| NotificationState::body_of_failed(failed.delivery)));
-            let waiting = [pair.pending, pair.failed].into_iter().flatten().map(|waiting| waiting.delivery);
-            let mut named = waiting.chain(pair.in_flight.as_ref().map(|flight| flight.delivery));
-            named.try_for_each(|delivery| check.delivery_of(within, pair, delivery))
+        self.indexed(within.partition, |check, state: &NotificationState| {
+            within.is_there(state.slot)?;
+            check.registered.was(state.client)?;
+            bodies.extend(state.failed.map(|failed| NotificationState::body_of_failed(failed.delivery)));
+            let waiting = [state.pending, state.failed].into_iter().flatten().map(|waiting| waiting.delivery);
+            let mut named = waiting.chain(state.in_flight.as_ref().map(|flight| flight.delivery));
+            named.try_for_each(|delivery| check.delivery_of(within, state, delivery))
         });
         bodies
     }
@@ -37,7 +37,7 @@ impl RowCheck<'_, '_> {
     fn delivery_of(
         &self,
         within: &CheckedPartition,
-        pair: &NotificationState,
+        state: &NotificationState,
         id: EntityId,
     ) -> Result<(), Wrong> {
         if id.at < kept(within) {
@@ -46,7 +46,7 @@ impl RowCheck<'_, '_> {
         let key = key::moment(DeliveryKey::from(id));
         let delivery: Option<Delivery> = self.record(within.partition, &key)?;
         let delivery = delivery.ok_or("its delivery is missing")?;
-        if (delivery.id, delivery.slot, delivery.client) == (id, pair.slot, pair.client) {
+        if (delivery.id, delivery.slot, delivery.client) == (id, state.slot, state.client) {
             Ok(())
         } else {
             Err("its delivery is of another device or client".to_owned())
@@ -97,7 +97,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    /// A notification is that of a pair with something to tell.
+    /// A notification is that of a notification state with something to tell.
     fn notification(
         &self,
         within: &CheckedPartition,
@@ -105,9 +105,10 @@ impl RowCheck<'_, '_> {
         client: Incarnation,
     ) -> Result<(), Wrong> {
         within.is_there(slot)?;
-        let pair: Option<NotificationState> = self.record(within.partition, &key::pair(slot, client))?;
-        match pair {
-            Some(pair) if pair.pending.is_some() || pair.in_flight.is_some() => Ok(()),
+        let state: Option<NotificationState> =
+            self.record(within.partition, &key::notification_state(slot, client))?;
+        match state {
+            Some(state) if state.pending.is_some() || state.in_flight.is_some() => Ok(()),
             Some(_) => Err("its client has nothing to be told of its device".to_owned()),
             None => Err("its pair of device and client is missing".to_owned()),
         }

@@ -21,7 +21,7 @@ impl RowCheck<'_, '_> {
         self.of_slots::<ReportIds>(within);
         self.seen(within);
         self.events(within);
-        self.pairs_and_deliveries(within);
+        self.states_and_deliveries(within);
         self.commands(within);
         self.beside_commands(within);
         self.readings(within);

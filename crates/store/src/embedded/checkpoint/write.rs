@@ -67,15 +67,15 @@ impl PartitionWriter<'_> {
         Ok(())
     }
 
-    /// The slots of devices deleted since the last checkpoint; their pairs go, which the overlay
-    /// knows only in part.
+    /// The slots of devices deleted since the last checkpoint; their notification states go, which
+    /// the overlay knows only in part.
     fn deleted(&mut self, data: &Data) -> Result<BTreeSet<u32>, StoreError> {
         let mut slots = BTreeSet::new();
         let Some(rows) = data.rows(Table::Deleted).filter(|rows| rows.len() > 0) else { return Ok(slots) };
-        let mut pairs = self.writer.table(Table::NotificationStates)?;
+        let mut states = self.writer.table(Table::NotificationStates)?;
         for (key, _) in rows.finals() {
-            let gone = pairs.first(self.partition, &KeyRange::of(key), usize::MAX, |_, _| Ok(true))?;
-            gone.iter().try_for_each(|(pair, _)| pairs.remove(self.partition, pair))?;
+            let gone = states.first(self.partition, &KeyRange::of(key), usize::MAX, |_, _| Ok(true))?;
+            gone.iter().try_for_each(|(key, _)| states.remove(self.partition, key))?;
             slots.extend(<[u8; 4]>::try_from(&**key).map(u32::from_be_bytes));
         }
         Ok(slots)

@@ -96,7 +96,7 @@ fn told() -> Vec<Op> {
         progress,
         resend_of: None,
     };
-    let pair = NotificationState {
+    let state = NotificationState {
         slot: SLOT,
         client: CLIENT,
         untold: vec![EventKind::Changed],
@@ -131,7 +131,7 @@ fn told() -> Vec<Op> {
     vec![
         Op::PutDelivery(Box::new(delivery)),
         Op::PutAttempt(attempt),
-        Op::PutNotificationState(Box::new(pair)),
+        Op::PutNotificationState(Box::new(state)),
         Op::PutJob(Box::new(job)),
         Op::PutJobBody(JOB, Arc::from(&b"{}"[..])),
     ]
@@ -321,7 +321,11 @@ fn a_row_that_is_missing_is_told_by_what_names_it() {
         (Table::Events, moment(0), "what it names is not in events"),
         (Table::Deliveries, moment(1), "its delivery is missing"),
         (Table::Progress, moment(1), "its row in delivery_progress is missing"),
-        (Table::NotificationStates, key::pair(SLOT, CLIENT), "its pair of device and client is missing"),
+        (
+            Table::NotificationStates,
+            key::notification_state(SLOT, CLIENT),
+            "its pair of device and client is missing",
+        ),
         (Table::JobHeads, key::job(JOB), "its row in job_heads is missing"),
     ];
     for (table, key, expect) in cases {

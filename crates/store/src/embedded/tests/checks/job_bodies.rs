@@ -1,5 +1,5 @@
 //! Jobs and what they are for, and the bodies of notifications that failed for good: no job is left
-//! to carry them, only their pairs name them.
+//! to carry them, only their notification states name them.
 
 use records::{
     Command, CommandKey, CommandState, CommandStatus, FinishedCommand, JobPurpose, OutcomeLane, OutcomeOf,
@@ -10,7 +10,7 @@ use crate::conformance::command;
 
 /// What [`told`] has to say fails for good; its body stays, to be sent again by hand.
 fn failed() -> Vec<Op> {
-    let pair = NotificationState {
+    let state = NotificationState {
         slot: SLOT,
         client: CLIENT,
         untold: vec![EventKind::Changed],
@@ -23,7 +23,7 @@ fn failed() -> Vec<Op> {
     vec![
         Op::DeleteJob(JOB),
         Op::PutJobBody(NotificationState::body_of_failed(id(1)), Arc::from(&b"{}"[..])),
-        Op::PutNotificationState(Box::new(pair)),
+        Op::PutNotificationState(Box::new(state)),
     ]
 }
 
