@@ -1,4 +1,4 @@
-/** Tells when the figures of the fleet have changed, so that devices are counted anew. */
+/** Tells when the counts of the fleet have changed, so that devices are counted anew. */
 import { may } from "./caller.svelte";
 import { debounced } from "./debounce";
 import { useLive } from "./live.svelte";

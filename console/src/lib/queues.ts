@@ -4,7 +4,7 @@ import { spanOf } from "./durations";
 import { valueOf } from "./JsonField.svelte";
 import { to } from "./paths";
 
-/** A queue's figures, and since when its oldest ready job has been ready, by this machine's clock. */
+/** A queue's stats, and since when its oldest ready job has been ready, by this machine's clock. */
 export type Queue = Shape<"Queue"> & { readySince?: number; rates?: QueueRates };
 /** Jobs a second, over about the last minute. */
 export interface QueueRates {
@@ -41,7 +41,7 @@ export async function loadQueues(
   return { ...page, items: page.items.map(dated) };
 }
 
-/** Figures that came just now. They come again when they change, and waiting changes nothing. */
+/** Stats that came just now. They come again when they change, and waiting changes nothing. */
 export function dated(queue: Shape<"Queue">): Queue {
   const { oldest_ready_ms: ms } = queue;
   return ms === null || ms === undefined ? queue : { ...queue, readySince: Date.now() - ms };

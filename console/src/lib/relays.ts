@@ -2,7 +2,7 @@
 import { api, type Page } from "./api";
 import { filled } from "./filled";
 
-/** What a relay says of itself. Figures are those of its table; null while it does not know them. */
+/** What a relay says of itself. Stats are those of its table; null while it does not know them. */
 export interface Relay {
   name: string;
   /** Without its password. */
