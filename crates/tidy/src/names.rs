@@ -1,11 +1,11 @@
-//! The names that Rust files declare for types, traits and modules, and those that were given up.
+//! The names that Rust files declare, and those that were given up.
 
 use syn::visit::{self, Visit};
 
 use crate::rust::{self, Source};
 
 /// Names of types and traits that were given up, each with one that says more.
-const OLD_TYPES: [(&str, &str); 25] = [
+const OLD_TYPES: [(&str, &str); 30] = [
     ("Book", "DeviceTable, or the table of what"),
     ("Crowd", "Admission"),
     ("Door", "PartitionHandle"),
@@ -16,16 +16,21 @@ const OLD_TYPES: [(&str, &str); 25] = [
     ("HandsOver", "HandOver"),
     ("Held", "JobReservation, or what is held"),
     ("Kept", "KeptAnswers, or what is kept"),
+    ("LetIn", "GuardedCall, AdmittedCall"),
     ("Lot", "ParkedIndex"),
+    ("Manners", "ResponseProfile"),
     ("News", "FollowerUpdate, or whose update"),
     ("Once", "Idempotency"),
+    ("Outliving", "AfterDisconnect"),
     ("Outside", "EngineContext"),
     ("Own", "Ownership"),
     ("Pair", "NotificationState, or what the two are"),
     ("Repeats", "Idempotency"),
     ("Roster", "DeviceTable"),
     ("Said", "ReportContent, or what was said"),
+    ("Seat", "SessionSlot"),
     ("Stretch", "MessageSlice, or a chunk of what"),
+    ("Testator", "WillOwner"),
     ("Threshold", "Bootstrap"),
     ("Told", "CommitResult, ReadyWait, or what was told"),
     ("Turn", "StepContext"),
@@ -34,7 +39,7 @@ const OLD_TYPES: [(&str, &str); 25] = [
 ];
 
 /// Names of modules that were given up, each with one that says more.
-const OLD_MODULES: [(&str, &str); 43] = [
+const OLD_MODULES: [(&str, &str); 45] = [
     ("absence", "offline_session"),
     ("book", "table"),
     ("crowd", "admission"),
@@ -49,6 +54,7 @@ const OLD_MODULES: [(&str, &str); 43] = [
     ("habits", "middleware"),
     ("handshakes", "qos2"),
     ("held", "memory_budget"),
+    ("keeper", "disk_threads, or what it keeps"),
     ("keeping", "retention"),
     ("kept", "retention, or what is kept"),
     ("large", "memory_budget"),
@@ -56,6 +62,7 @@ const OLD_MODULES: [(&str, &str); 43] = [
     ("leftover", "body_drain"),
     ("looking", "inspection"),
     ("lot", "parked_index"),
+    ("manners", "response_profile"),
     ("news", "updates"),
     ("once", "idempotency"),
     ("outside", "engine_context"),
@@ -78,6 +85,34 @@ const OLD_MODULES: [(&str, &str); 43] = [
     ("turn", "step_context"),
     ("unsettled", "pending_writes"),
     ("within", "idempotency"),
+];
+
+/// Names of functions, fields and variants, and of files of the console, that were given up, each
+/// with one that says more.
+const OLD_MEMBERS: [(&str, &str); 23] = [
+    ("absence", "offline_session"),
+    ("door", "partition_handle"),
+    ("doors", "listeners, partitions"),
+    ("figures", "metrics, stats"),
+    ("filing", "placement"),
+    ("greeting", "handshake"),
+    ("ground", "edge_context"),
+    ("guesses", "failed_auth"),
+    ("guest", "pooled, or whose connection"),
+    ("guests", "connections"),
+    ("habits", "middleware"),
+    ("heir", "successor"),
+    ("lot", "parked"),
+    ("manners", "response_profile"),
+    ("pacing", "backpressure"),
+    ("roster", "device_table"),
+    ("sabotage", "fault_injection"),
+    ("seat", "session_slot"),
+    ("show_out", "evict"),
+    ("shown_out", "evicted"),
+    ("talk", "protocol"),
+    ("testator", "will_owner"),
+    ("threshold", "bootstrap, or the limit of what"),
 ];
 
 /// A name, and the line that declares it.
@@ -103,18 +138,41 @@ pub fn declared_names(source: &Source) -> Vec<DeclaredName> {
     names.0
 }
 
-/// The name to use in place of one that was given up.
+/// The names of functions, fields and variants that a file declares, wherever they stand in it.
+#[must_use]
+pub fn declared_members(source: &Source) -> Vec<DeclaredName> {
+    let mut members = MemberNames(Vec::new());
+    members.visit_file(&source.syntax);
+    members.0
+}
+
+/// The name to use in place of one that was given up for types, traits and modules.
 #[must_use]
 pub fn better_name(name: &str) -> Option<&'static str> {
     let old = [OLD_TYPES.as_slice(), OLD_MODULES.as_slice()].concat();
     old.into_iter().find(|(given_up, _)| *given_up == name).map(|(_, better)| better)
 }
 
+/// The name to use in place of one that was given up for functions, fields, variants and files of
+/// the console. How its words are joined does not matter.
+#[must_use]
+pub fn better_member(name: &str) -> Option<&'static str> {
+    let plain = |name: &str| name.replace('_', "").to_lowercase();
+    let name = plain(name);
+    OLD_MEMBERS.into_iter().find(|(given_up, _)| plain(given_up) == name).map(|(_, better)| better)
+}
+
+impl DeclaredName {
+    fn of(name: &syn::Ident) -> Self {
+        Self { line: name.span().start().line, name: name.to_string() }
+    }
+}
+
 struct Names(Vec<DeclaredName>);
 
 impl Names {
     fn note(&mut self, name: &syn::Ident) {
-        self.0.push(DeclaredName { line: name.span().start().line, name: name.to_string() });
+        self.0.push(DeclaredName::of(name));
     }
 }
 
@@ -146,14 +204,35 @@ impl<'ast> Visit<'ast> for Names {
     }
 }
 
+struct MemberNames(Vec<DeclaredName>);
+
+impl<'ast> Visit<'ast> for MemberNames {
+    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
+        self.0.push(DeclaredName::of(&signature.ident));
+    }
+
+    fn visit_field(&mut self, field: &'ast syn::Field) {
+        self.0.extend(field.ident.as_ref().map(DeclaredName::of));
+    }
+
+    fn visit_variant(&mut self, variant: &'ast syn::Variant) {
+        self.0.push(DeclaredName::of(&variant.ident));
+        visit::visit_variant(self, variant);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn declared(path: &str, text: &str) -> Vec<(usize, String)> {
+    fn source(path: &str, text: &str) -> Source {
         let syntax = syn::parse_file(text).expect("Rust");
-        let source = Source { path: path.into(), text: text.to_owned(), syntax, is_test_code: false };
-        declared_names(&source).into_iter().map(|declared| (declared.line, declared.name)).collect()
+        Source { path: path.into(), text: text.to_owned(), syntax, is_test_code: false }
+    }
+
+    fn declared(path: &str, text: &str) -> Vec<(usize, String)> {
+        let names = declared_names(&source(path, text));
+        names.into_iter().map(|declared| (declared.line, declared.name)).collect()
     }
 
     #[test]
@@ -176,5 +255,25 @@ mod tests {
         assert_eq!(better_name("figures"), Some("metrics, stats"));
         assert_eq!(better_name("Doorbell"), None);
         assert_eq!(better_name("once_only"), None);
+    }
+
+    #[test]
+    fn functions_fields_and_variants_are_found_at_any_depth() {
+        let text = "struct S { heir: u8 }\nenum E { Guest { door: u8 }, Two(u8) }\n\
+                    impl S {\n    fn greeting(&self) { fn talk() {} }\n}\ntrait T { fn seat(); }\n";
+        let members = declared_members(&source("crates/x/src/a.rs", text)).into_iter();
+        let found: Vec<_> = members.map(|declared| (declared.line, declared.name)).collect();
+        let expected =
+            [(1, "heir"), (2, "Guest"), (2, "door"), (2, "Two"), (4, "greeting"), (4, "talk"), (6, "seat")];
+        assert_eq!(found, expected.map(|(line, name)| (line, name.to_owned())));
+    }
+
+    #[test]
+    fn a_member_that_was_given_up_has_a_better_name_however_it_is_written() {
+        for written in ["shown_out", "ShownOut", "shownOut"] {
+            assert_eq!(better_member(written), Some("evicted"), "{written}");
+        }
+        assert_eq!(better_member("Figures"), Some("metrics, stats"));
+        assert_eq!(better_member("heirs"), None);
     }
 }

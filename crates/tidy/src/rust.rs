@@ -96,19 +96,20 @@ impl Function {
 /// Every function of a file, those in `proptest!` blocks too.
 #[must_use]
 pub fn functions(source: &Source) -> Vec<Function> {
-    let mut finder = Finder { in_test_code: source.is_test_code, functions: Vec::new(), open: Vec::new() };
+    let mut finder =
+        FunctionFinder { in_test_code: source.is_test_code, functions: Vec::new(), open: Vec::new() };
     finder.visit_file(&source.syntax);
     finder.functions
 }
 
-struct Finder {
+struct FunctionFinder {
     in_test_code: bool,
     functions: Vec<Function>,
     /// The functions around the place that is looked at, innermost last.
     open: Vec<Function>,
 }
 
-impl Finder {
+impl FunctionFinder {
     fn within(
         &mut self,
         signature: &syn::Signature,
@@ -135,7 +136,7 @@ impl Finder {
     }
 }
 
-impl<'ast> Visit<'ast> for Finder {
+impl<'ast> Visit<'ast> for FunctionFinder {
     fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
         let outside = self.in_test_code;
         self.in_test_code |= is_for_tests(&module.attrs);

@@ -32,7 +32,7 @@ pub struct Words {
 pub fn words(sources: &[Source]) -> Words {
     let mut found = Words::default();
     for source in sources.iter().filter(|source| !source.is_test_code && source.crate_name() != "tidy") {
-        let mut finder = Finder { constants: constants(&source.syntax), ..Finder::default() };
+        let mut finder = WordFinder { constants: constants(&source.syntax), ..WordFinder::default() };
         finder.visit_file(&source.syntax);
         found.codes.append(&mut finder.words.codes);
         found.metrics.append(&mut finder.words.metrics);
@@ -56,14 +56,14 @@ fn constants(file: &syn::File) -> BTreeMap<String, String> {
 }
 
 #[derive(Default)]
-struct Finder {
+struct WordFinder {
     constants: BTreeMap<String, String>,
     words: Words,
     within_code_function: bool,
     within_refusal: bool,
 }
 
-impl Finder {
+impl WordFinder {
     fn note_arguments(&mut self, call: &syn::ExprCall) {
         let text = |argument: &syn::Expr| match argument {
             syn::Expr::Path(path) => {
@@ -91,7 +91,7 @@ impl Finder {
     }
 }
 
-impl<'ast> Visit<'ast> for Finder {
+impl<'ast> Visit<'ast> for WordFinder {
     fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
         if !is_for_tests(&module.attrs) {
             visit::visit_item_mod(self, module);

@@ -142,15 +142,26 @@ fn type_names(items: &[Item]) -> Vec<String> {
     names
 }
 
-/// Types, traits and modules, of tests too, that have a name which was given up.
+/// What has a name that was given up: types, traits, modules, functions, fields and variants, of
+/// tests too, and files of the console.
 fn old_names() -> Found {
     let mut offences = Vec::new();
     for source in rust::sources() {
-        for declared in names::declared_names(&source) {
-            if let Some(better) = names::better_name(&declared.name) {
-                let offence = format!("{}: {} -> {better}", at(&source.path, declared.line), declared.name);
-                offences.push((source.crate_name().to_owned(), offence));
-            }
+        let items = names::declared_names(&source).into_iter();
+        let items = items.map(|declared| (names::better_name(&declared.name), declared));
+        let members = names::declared_members(&source).into_iter();
+        let members = members.map(|declared| (names::better_member(&declared.name), declared));
+        for (better, declared) in items.chain(members) {
+            let Some(better) = better else { continue };
+            let offence = format!("{}: {} -> {better}", at(&source.path, declared.line), declared.name);
+            offences.push((source.crate_name().to_owned(), offence));
+        }
+    }
+    for path in tree::files(&[".svelte", ".ts"]).iter().filter(|path| path.starts_with("console/src")) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.split('.').next().unwrap_or_default();
+        if let Some(better) = names::better_member(name) {
+            offences.push(("console".to_owned(), format!("{} -> {better}", path.display())));
         }
     }
     by_crate(offences)
