@@ -9,7 +9,7 @@ use base::{DeviceId, DeviceIdForm, Kind, Problem, Timestamp};
 use engine::{Report, ReportContent};
 use net::canonical::not_json;
 
-use self::envelope::Message;
+use self::envelope::ReportMessage;
 use self::topic::Topic;
 
 pub use self::answer::UNKNOWN_COMMAND;
@@ -101,7 +101,7 @@ fn publish_as(
             (kind, rules.device_id("the id in the topic", device)?, state(payload, id, rules))
         }
         Topic::Heartbeat { kind, device } => {
-            let alive = Message { content: ReportContent::Alive, id: None };
+            let alive = ReportMessage { content: ReportContent::Alive, id: None };
             (kind, rules.device_id("the id in the topic", device)?, Ok(alive))
         }
         Topic::Ack { kind, device } => {
@@ -133,12 +133,12 @@ pub fn answer(payload: &[u8]) -> Result<ReportContent, Problem> {
 fn of_command(
     payload: &[u8],
     read: impl FnOnce(&str) -> Result<ReportContent, Problem>,
-) -> Result<Message, Problem> {
-    Ok(Message { content: read(text_of(payload)?)?, id: None })
+) -> Result<ReportMessage, Problem> {
+    Ok(ReportMessage { content: read(text_of(payload)?)?, id: None })
 }
 
 /// A JSON object that has `data` is an envelope; any other JSON is the value itself.
-fn state(payload: &[u8], id: Option<&str>, rules: Rules) -> Result<Message, Problem> {
+fn state(payload: &[u8], id: Option<&str>, rules: Rules) -> Result<ReportMessage, Problem> {
     let text = text_of(payload)?;
     if envelope::is_object(text) {
         let fields = envelope::Fields::read(text)?;
@@ -147,12 +147,12 @@ fn state(payload: &[u8], id: Option<&str>, rules: Rules) -> Result<Message, Prob
         }
     }
     let id = id.map(envelope::report_id).transpose()?;
-    Ok(Message { content: ReportContent::Value { value: canonical::value(text)?, ts: None }, id })
+    Ok(ReportMessage { content: ReportContent::Value { value: canonical::value(text)?, ts: None }, id })
 }
 
-fn report(device: DeviceId, kind: Option<Kind>, message: Result<Message, Problem>) -> Report {
-    let refused = |problem| Message { content: ReportContent::Refused(Box::new(problem)), id: None };
-    let Message { content, id } = message.unwrap_or_else(refused);
+fn report(device: DeviceId, kind: Option<Kind>, message: Result<ReportMessage, Problem>) -> Report {
+    let refused = |problem| ReportMessage { content: ReportContent::Refused(Box::new(problem)), id: None };
+    let ReportMessage { content, id } = message.unwrap_or_else(refused);
     Report { device, kind, content, id }
 }
 

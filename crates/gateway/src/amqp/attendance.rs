@@ -39,7 +39,7 @@ pub(super) struct Attendance {
     /// The newest look, until all that was received before it has been taken in.
     unplaced: Option<Look>,
     /// Looks that wait for messages to be settled, both times and positions ascending.
-    placed: VecDeque<Placed>,
+    placed: VecDeque<PlacedLook>,
     /// Everything that was published before this moment is durable.
     heard_until: Timestamp,
     caught_up: bool,
@@ -47,7 +47,7 @@ pub(super) struct Attendance {
 
 /// A look, and how many messages must be settled so that none is left that waited then.
 #[derive(Clone, Copy, Debug)]
-struct Placed {
+struct PlacedLook {
     at: Timestamp,
     position: u64,
     was_empty: bool,
@@ -102,7 +102,7 @@ impl Attendance {
         // Fewer wait than an older look promised: messages expired or were purged.
         while self.placed.pop_back_if(|older| older.position >= position).is_some() {}
         if self.placed.len() < LOOKS_MAX {
-            self.placed.push_back(Placed { at, position, was_empty: waiting == 0 });
+            self.placed.push_back(PlacedLook { at, position, was_empty: waiting == 0 });
         }
         self.pass_looks();
     }

@@ -46,7 +46,7 @@ pub(super) struct AmqpSession<'a> {
 
 /// Messages that arrived together.
 #[derive(Default)]
-struct Gathered {
+struct GatheredMessages {
     slice: Slice,
     tags: Vec<Tag>,
     bytes: usize,
@@ -147,8 +147,8 @@ impl<'a> AmqpSession<'a> {
         self.attendance.look(look);
     }
 
-    fn take_in(&mut self, gathered: Gathered) {
-        let Gathered { slice, tags, drained, .. } = gathered;
+    fn take_in(&mut self, gathered: GatheredMessages) {
+        let GatheredMessages { slice, tags, drained, .. } = gathered;
         let messages = tags.len() as u64;
         if messages > 0 {
             self.attendance.receive(messages);
@@ -250,9 +250,9 @@ fn poll_gather(
     shared: &AmqpShared,
     even_nothing: bool,
     cx: &mut Context<'_>,
-) -> Poll<Result<Gathered, AmqpEnding>> {
+) -> Poll<Result<GatheredMessages, AmqpEnding>> {
     let rules = Rules::of(&shared.engine);
-    let mut gathered = Gathered::default();
+    let mut gathered = GatheredMessages::default();
     while !gathered.is_full() {
         match Pin::new(&mut *deliveries).poll_next(cx) {
             Poll::Ready(Some(Ok(delivery))) => {
@@ -271,7 +271,7 @@ fn poll_gather(
     if gathered.tags.is_empty() && !even_nothing { Poll::Pending } else { Poll::Ready(Ok(gathered)) }
 }
 
-impl Gathered {
+impl GatheredMessages {
     fn is_full(&self) -> bool {
         self.tags.len() >= base::limits::SLICE_REPORTS_MAX || self.bytes >= SLICE_BYTES_MAX
     }

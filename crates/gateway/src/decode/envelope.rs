@@ -79,14 +79,14 @@ impl<'a> Fields<'a> {
     }
 
     /// What it says. `outer` is an id that came beside the payload; it goes before the one within.
-    pub(super) fn message(&self, outer: Option<&str>, rules: Rules) -> Result<Message, Problem> {
+    pub(super) fn message(&self, outer: Option<&str>, rules: Rules) -> Result<ReportMessage, Problem> {
         let data = self.data.ok_or_else(|| missing("data"))?;
         let value = canonical::value(data.get())?;
         let ts = self.ts.map(|raw| device_time(raw, rules.wall)).transpose()?;
         let inner = self.id.map(|raw| string_of(raw).ok_or_else(|| bad_report_id(raw.get()))).transpose()?;
         let inner = inner.map(|id| report_id(&id)).transpose()?;
         let outer = outer.map(report_id).transpose()?;
-        Ok(Message { content: ReportContent::Value { value, ts }, id: outer.or(inner) })
+        Ok(ReportMessage { content: ReportContent::Value { value, ts }, id: outer.or(inner) })
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn object_of<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Prob
 }
 
 /// What a report says, and its sender's id of it.
-pub(super) struct Message {
+pub(super) struct ReportMessage {
     pub(super) content: ReportContent,
     pub(super) id: Option<ReportId>,
 }

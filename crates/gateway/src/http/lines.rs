@@ -12,11 +12,11 @@ pub(super) struct Lines {
     /// The beginning of the line that the next chunk goes on with.
     begun: Vec<u8>,
     /// `begun` was the last line given out, or too much was thrown away.
-    state: State,
+    state: LineState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum LineState {
     #[default]
     InLine,
     GivenOut,
@@ -33,7 +33,7 @@ pub(super) enum Line<'a> {
 
 /// What a step through a chunk came to.
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum LineStep<'a> {
     /// A blank line.
     Blank,
     /// A line within the chunk.
@@ -48,7 +48,7 @@ impl Lines {
     pub(super) fn next<'a, 'chunk: 'a>(&'a mut self, chunk: &mut &'chunk [u8]) -> Option<(u64, Line<'a>)> {
         let step = loop {
             match self.step(chunk)? {
-                Step::Blank => {}
+                LineStep::Blank => {}
                 step => break step,
             }
         };
@@ -58,9 +58,9 @@ impl Lines {
     /// The last line, if the body did not end with a line end.
     pub(super) fn last(&mut self) -> Option<(u64, Line<'_>)> {
         let ended = match self.state {
-            State::GivenOut => true,
-            State::InLine => self.begun.is_empty(),
-            State::TooLong => false,
+            LineState::GivenOut => true,
+            LineState::InLine => self.begun.is_empty(),
+            LineState::TooLong => false,
         };
         if ended {
             return None;
@@ -70,20 +70,20 @@ impl Lines {
         self.given(step)
     }
 
-    fn given<'a>(&'a self, step: Step<'a>) -> Option<(u64, Line<'a>)> {
+    fn given<'a>(&'a self, step: LineStep<'a>) -> Option<(u64, Line<'a>)> {
         let line = match step {
-            Step::Blank => return None,
-            Step::InChunk(line) => Line::Whole(line),
-            Step::Begun => Line::Whole(&self.begun),
-            Step::TooLong => Line::TooLong(&self.begun),
+            LineStep::Blank => return None,
+            LineStep::InChunk(line) => Line::Whole(line),
+            LineStep::Begun => Line::Whole(&self.begun),
+            LineStep::TooLong => Line::TooLong(&self.begun),
         };
         Some((self.number, line))
     }
 
-    fn step<'chunk>(&mut self, chunk: &mut &'chunk [u8]) -> Option<Step<'chunk>> {
-        if self.state == State::GivenOut {
+    fn step<'chunk>(&mut self, chunk: &mut &'chunk [u8]) -> Option<LineStep<'chunk>> {
+        if self.state == LineState::GivenOut {
             self.begun.clear();
-            self.state = State::InLine;
+            self.state = LineState::InLine;
         }
         let Some(end) = chunk.iter().position(|byte| *byte == b'\n') else {
             self.begin(std::mem::take(chunk));
@@ -92,33 +92,33 @@ impl Lines {
         let piece = &chunk[..end];
         *chunk = &chunk[end + 1..];
         self.number += 1;
-        let in_chunk = self.state == State::InLine && self.begun.is_empty();
+        let in_chunk = self.state == LineState::InLine && self.begun.is_empty();
         if in_chunk && piece.len() <= NDJSON_LINE_BYTES_MAX {
-            return Some(if is_blank(piece) { Step::Blank } else { Step::InChunk(piece) });
+            return Some(if is_blank(piece) { LineStep::Blank } else { LineStep::InChunk(piece) });
         }
         self.begin(piece);
         Some(self.end())
     }
 
     fn begin(&mut self, piece: &[u8]) {
-        if self.state == State::TooLong {
+        if self.state == LineState::TooLong {
             return;
         }
         let kept = piece.len().min(NDJSON_LINE_BYTES_MAX + 1 - self.begun.len());
         self.begun.extend_from_slice(&piece[..kept]);
         if self.begun.len() > NDJSON_LINE_BYTES_MAX {
-            self.state = State::TooLong;
+            self.state = LineState::TooLong;
         }
     }
 
     /// Ends the line that was begun.
-    fn end(&mut self) -> Step<'static> {
-        let too_long = self.state == State::TooLong;
-        self.state = State::GivenOut;
+    fn end(&mut self) -> LineStep<'static> {
+        let too_long = self.state == LineState::TooLong;
+        self.state = LineState::GivenOut;
         match too_long {
-            true => Step::TooLong,
-            false if is_blank(&self.begun) => Step::Blank,
-            false => Step::Begun,
+            true => LineStep::TooLong,
+            false if is_blank(&self.begun) => LineStep::Blank,
+            false => LineStep::Begun,
         }
     }
 }

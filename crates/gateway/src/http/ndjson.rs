@@ -38,8 +38,13 @@ pub(super) async fn take(
     sender: &HttpSender,
     body: Body,
 ) -> Result<Tally, RequestRefused> {
-    let mut run =
-        Run { shared, sender, open: Open::default(), in_flight: VecDeque::new(), tally: Tally::default() };
+    let mut run = NdjsonRun {
+        shared,
+        sender,
+        open: OpenLines::default(),
+        in_flight: VecDeque::new(),
+        tally: Tally::default(),
+    };
     let (mut lines, mut body) = (Lines::default(), Pieces::of(body));
     loop {
         let piece = tokio::select! {
@@ -63,15 +68,15 @@ pub(super) async fn take(
     run.finish().await
 }
 
-struct Run<'a> {
+struct NdjsonRun<'a> {
     shared: &'a HttpShared,
     sender: &'a HttpSender,
-    open: Open,
+    open: OpenLines,
     in_flight: VecDeque<InFlight<'a>>,
     tally: Tally,
 }
 
-impl Run<'_> {
+impl NdjsonRun<'_> {
     async fn take_chunk(&mut self, lines: &mut Lines, chunk: &Bytes) -> Result<(), NotAccepting> {
         self.shared.metrics.received_bytes.inc_by(chunk.len() as u64);
         let rules = Rules::of(&self.shared.engine);
@@ -106,7 +111,7 @@ impl Run<'_> {
         while self.in_flight.len() >= SLICES_IN_FLIGHT_MAX {
             self.settle_oldest().await?;
         }
-        let Open { slice, lines, bytes, mut memory } = std::mem::take(&mut self.open);
+        let OpenLines { slice, lines, bytes, mut memory } = std::mem::take(&mut self.open);
         if let Some(memory) = &mut memory {
             memory.shrink(bytes + lines.len() * REPORT_BYTES);
         }
@@ -151,7 +156,7 @@ impl Run<'_> {
 
 /// Lines that will be handed in together.
 #[derive(Default)]
-struct Open {
+struct OpenLines {
     slice: Slice,
     /// The number of each line, and the device that it names.
     lines: Vec<(u64, Option<DeviceId>)>,
@@ -159,7 +164,7 @@ struct Open {
     memory: Option<Reservation>,
 }
 
-impl Open {
+impl OpenLines {
     fn add(&mut self, number: u64, line: Line<'_>, rules: Rules) {
         let (payload, decoded) = match line {
             Line::Whole(bytes) => (bytes, decode::object(bytes, None, rules)),

@@ -99,13 +99,13 @@ impl MqttListener {
     /// settled what it handed in and is closed.
     pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
         let Self { listener, mut shared, tls, files } = self;
-        let showing = shared.limits.mirror.then(|| Showing::begin(&shared));
+        let showing = shared.limits.mirror.then(|| MirrorThread::begin(&shared));
         shared.mirror = showing.as_ref().map(|showing| Arc::clone(&showing.mirror));
         let commands = CommandRoutes::new(Arc::clone(&shared.kinds), shared.metrics.commands.clone());
         commands.carry_for(&shared.engine);
         shared.commands = Some(commands);
         let (shared, tls) = (Arc::new(shared), tls.as_ref());
-        let places = Places::new(&shared.limits, files);
+        let places = ListenerPlaces::new(&shared.limits, files);
         let for_handshakes = shutdown.clone();
         shared.intake.attend(true).await;
         tokio::select! {
@@ -124,12 +124,12 @@ impl MqttListener {
 }
 
 /// Copies of reports are shown, on a thread of its own, until this is dropped.
-struct Showing {
+struct MirrorThread {
     mirror: Arc<Mirror>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Showing {
+impl MirrorThread {
     fn begin(shared: &MqttShared) -> Self {
         let mirror = Mirror::of(&shared.engine, &shared.labels, &shared.kinds, shared.metrics.mirror.clone());
         let shows = Arc::clone(&mirror);
@@ -146,7 +146,7 @@ impl Showing {
     }
 }
 
-impl Drop for Showing {
+impl Drop for MirrorThread {
     fn drop(&mut self) {
         self.mirror.close();
     }
@@ -154,12 +154,12 @@ impl Drop for Showing {
 
 /// Capacity for connections that speak, and for new ones, which have not said who they are.
 #[derive(Debug)]
-struct Places {
+struct ListenerPlaces {
     serving: Arc<Capacity>,
     handshaking: Arc<ConnectionPool>,
 }
 
-impl Places {
+impl ListenerPlaces {
     fn new(limits: &MqttLimits, files: OpenFiles) -> Self {
         Self {
             serving: Arc::new(Capacity::new(limits.connections_max)),
@@ -182,7 +182,7 @@ async fn accept_all(
     listener: &TcpListener,
     shared: &Arc<MqttShared>,
     tls: Option<&TlsSource>,
-    places: &Places,
+    places: &ListenerPlaces,
     shutdown: &watch::Receiver<bool>,
 ) -> Infallible {
     let (mut backoff, handshakes) = (AcceptBackoff::new("MQTT"), Handshakes::new());

@@ -50,13 +50,13 @@ pub(super) struct MqttSession<S> {
 /// A session as a task, with its place. Written out because a state machine made by the compiler
 /// would hold the session twice: once as its argument, once as what goes on.
 pub(super) struct Life<S> {
-    phase: Phase<S>,
+    phase: SessionPhase<S>,
     _place: CapacityPermit,
     _file: Option<CapacityPermit>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "nearly all of them are going on, each in a task of its own")]
-enum Phase<S> {
+enum SessionPhase<S> {
     Going(MqttSession<S>),
     /// Boxed so that a connection that goes on takes no room for its end.
     Ending(Pin<Box<dyn Future<Output = ()> + Send>>),
@@ -68,15 +68,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Future for Life<S> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let phase = &mut self.phase;
-        if let Phase::Going(session) = phase {
+        if let SessionPhase::Going(session) = phase {
             let ending = ready!(session.poll(cx));
-            if let Phase::Going(session) = std::mem::replace(phase, Phase::Over) {
-                *phase = Phase::Ending(Box::pin(session.end(ending)));
+            if let SessionPhase::Going(session) = std::mem::replace(phase, SessionPhase::Over) {
+                *phase = SessionPhase::Ending(Box::pin(session.end(ending)));
             }
         }
-        if let Phase::Ending(end) = phase {
+        if let SessionPhase::Ending(end) = phase {
             ready!(end.as_mut().poll(cx));
-            *phase = Phase::Over;
+            *phase = SessionPhase::Over;
         }
         Poll::Ready(())
     }
@@ -93,7 +93,7 @@ enum AfterDisconnect {
 impl<S: AsyncRead + AsyncWrite + Unpin> MqttSession<S> {
     /// What runs until the connection is closed, and then gives place and file back.
     pub(super) fn in_place(self, place: CapacityPermit, file: Option<CapacityPermit>) -> Life<S> {
-        Life { phase: Phase::Going(self), _place: place, _file: file }
+        Life { phase: SessionPhase::Going(self), _place: place, _file: file }
     }
 
     /// Runs until the connection is closed.

@@ -25,15 +25,15 @@ use super::offline_session::SessionState;
 /// The connections and absent clients by login and client id.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    table: Mutex<Table>,
+    table: Mutex<MqttSessionTable>,
 }
 
 /// A login's number and a client id.
 type Name = (u32, Arc<str>);
 
 #[derive(Debug, Default)]
-struct Table {
-    by_name: HashMap<Name, Entry>,
+struct MqttSessionTable {
+    by_name: HashMap<Name, SessionEntry>,
     /// The slots of each login, oldest first, without those that must leave.
     by_login: HashMap<u32, BTreeMap<u64, Arc<str>>>,
     /// The places of each login that was ever here.
@@ -46,10 +46,10 @@ struct Table {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SessionEntry {
     number: u64,
     /// `None` once it was told to leave.
-    end: Option<oneshot::Sender<Order>>,
+    end: Option<oneshot::Sender<SessionOrder>>,
 }
 
 /// A connection that has its slot.
@@ -64,7 +64,7 @@ pub(super) struct Entered {
 
 /// Tells a connection to end, or an absent client's session to stop waiting.
 #[derive(Debug)]
-enum Order {
+enum SessionOrder {
     /// Another one has its client id, and waits until the sender is used or dropped.
     TakenOver {
         clean_start: bool,
@@ -81,8 +81,8 @@ pub(super) struct SessionSlot {
     sessions: Arc<Sessions>,
     name: Name,
     number: u64,
-    orders: oneshot::Receiver<Order>,
-    order: Option<Order>,
+    orders: oneshot::Receiver<SessionOrder>,
+    order: Option<SessionOrder>,
 }
 
 impl Sessions {
@@ -140,7 +140,7 @@ impl Sessions {
         table.entered += 1;
         let number = table.entered;
         let name: Name = (login, Arc::from(client_id));
-        let older = table.by_name.insert(name.clone(), Entry { number, end: Some(end) });
+        let older = table.by_name.insert(name.clone(), SessionEntry { number, end: Some(end) });
         let inherited = older.map(|older| table.take_over(login, older, clean_start));
         let another_leaves = table.count_in(number, &name, slots_max);
         Some((
@@ -159,18 +159,23 @@ impl Sessions {
         };
         for end in all.into_values().filter_map(|entry| entry.end) {
             // A connection that has ended by itself needs no order.
-            drop(end.send(Order::Stop));
+            drop(end.send(SessionOrder::Stop));
         }
     }
 }
 
-impl Table {
+impl MqttSessionTable {
     /// Has the older connection end: what it leaves behind.
-    fn take_over(&mut self, login: u32, older: Entry, clean_start: bool) -> oneshot::Receiver<SessionState> {
+    fn take_over(
+        &mut self,
+        login: u32,
+        older: SessionEntry,
+        clean_start: bool,
+    ) -> oneshot::Receiver<SessionState> {
         let (successor, inherited) = oneshot::channel();
         match older.end {
             // If it has ended already, the order comes back and its sender is dropped with it.
-            Some(end) => drop(end.send(Order::TakenOver { clean_start, successor })),
+            Some(end) => drop(end.send(SessionOrder::TakenOver { clean_start, successor })),
             None => drop(self.waiting.insert(older.number, successor)),
         }
         self.count_out(older.number, login);
@@ -191,7 +196,7 @@ impl Table {
         let entry = self.by_name.get_mut(&(*login, oldest));
         if let Some(end) = entry.and_then(|entry| entry.end.take()) {
             // One that has ended by itself needs no order.
-            drop(end.send(Order::OverLoginLimit));
+            drop(end.send(SessionOrder::OverLoginLimit));
         }
         true
     }
@@ -222,20 +227,22 @@ impl SessionSlot {
                 Poll::Pending => return Poll::Pending,
                 // The table drops an entry's sender only after it has sent an order, or when its
                 // slot is left.
-                Poll::Ready(order) => self.order = Some(order.unwrap_or(Order::Stop)),
+                Poll::Ready(order) => self.order = Some(order.unwrap_or(SessionOrder::Stop)),
             }
         }
         match self.order {
-            Some(Order::TakenOver { clean_start, .. }) => Poll::Ready(MqttEnding::TakenOver { clean_start }),
-            Some(Order::OverLoginLimit) => Poll::Ready(MqttEnding::OverLoginLimit),
-            Some(Order::Stop) | None => Poll::Ready(MqttEnding::Stopping),
+            Some(SessionOrder::TakenOver { clean_start, .. }) => {
+                Poll::Ready(MqttEnding::TakenOver { clean_start })
+            }
+            Some(SessionOrder::OverLoginLimit) => Poll::Ready(MqttEnding::OverLoginLimit),
+            Some(SessionOrder::Stop) | None => Poll::Ready(MqttEnding::Stopping),
         }
     }
 
     /// Leaves the session to whoever took the slot over. One that gave up waiting has no use for
     /// it: nothing is left then.
     pub(super) fn hand_over(mut self, state: SessionState) {
-        if let Some(Order::TakenOver { successor, .. }) = self.order.take() {
+        if let Some(SessionOrder::TakenOver { successor, .. }) = self.order.take() {
             drop(successor.send(state));
         }
     }

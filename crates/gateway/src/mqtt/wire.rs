@@ -49,7 +49,7 @@ impl Packet<'_> {
 /// The packet that `bytes` begins with; `None` if it is not all there.
 pub(super) fn packet(bytes: &[u8], bytes_max: u32) -> Result<Option<Packet<'_>>, Violation> {
     let Some((&first, rest)) = bytes.split_first() else { return Ok(None) };
-    let mut rest = Reader(rest);
+    let mut rest = PacketReader(rest);
     let length = match rest.variable() {
         Ok(length) => length,
         Err(_) if rest.0.is_empty() && bytes.len() < 5 => return Ok(None),
@@ -85,7 +85,7 @@ pub(super) fn publish(version: Version, packet: Packet<'_>) -> Result<Publish<'_
         2 => QoS::ExactlyOnce,
         _ => return Err(Violation::Malformed),
     };
-    let mut body = Reader(packet.body);
+    let mut body = PacketReader(packet.body);
     let topic = body.text()?;
     let packet_id = if qos == QoS::AtMostOnce { 0 } else { body.packet_id()? };
     let Properties { id, alias } =
@@ -112,7 +112,7 @@ pub(super) fn pubrel(version: Version, packet: Packet<'_>) -> Result<u16, Violat
 
 /// Reads a packet id, and with MQTT 5 one of these reason codes, and properties.
 fn acknowledgement(version: Version, packet: Packet<'_>, reasons: &[u8]) -> Result<u16, Violation> {
-    let mut body = Reader(packet.body);
+    let mut body = PacketReader(packet.body);
     let packet_id = body.packet_id()?;
     if version == Version::V5 && !body.0.is_empty() {
         if !reasons.contains(&body.u8()?) {
@@ -125,9 +125,9 @@ fn acknowledgement(version: Version, packet: Packet<'_>, reasons: &[u8]) -> Resu
     if body.0.is_empty() { Ok(packet_id) } else { Err(Violation::Malformed) }
 }
 
-fn acknowledgement_properties(body: &mut Reader<'_>) -> Result<(), Violation> {
+fn acknowledgement_properties(body: &mut PacketReader<'_>) -> Result<(), Violation> {
     let length = body.variable()? as usize;
-    let mut properties = Reader(body.take(length)?);
+    let mut properties = PacketReader(body.take(length)?);
     let mut reason_seen = false;
     while !properties.0.is_empty() {
         match properties.u8()? {
@@ -168,9 +168,9 @@ struct Properties<'a> {
 }
 
 /// Checks the properties. A request for a response is without effect: nobody is there to respond.
-fn publish_properties<'a>(body: &mut Reader<'a>) -> Result<Properties<'a>, Violation> {
+fn publish_properties<'a>(body: &mut PacketReader<'a>) -> Result<Properties<'a>, Violation> {
     let length = body.variable()? as usize;
-    let mut properties = Reader(body.take(length)?);
+    let mut properties = PacketReader(body.take(length)?);
     let mut found = Properties::default();
     let mut seen = 0_u64;
     while !properties.0.is_empty() {
@@ -208,9 +208,9 @@ fn publish_properties<'a>(body: &mut Reader<'a>) -> Result<Properties<'a>, Viola
 
 /// Reads from the front of a packet.
 #[derive(Clone, Copy, Debug)]
-struct Reader<'a>(&'a [u8]);
+struct PacketReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> PacketReader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], Violation> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Violation::Malformed)?;
         self.0 = rest;
