@@ -35,19 +35,19 @@ pub struct Backup {
     stamp: u64,
     /// Where rows are still to be read, the next one last.
     places: Vec<(Table, PartitionId)>,
-    reading: Option<Reading>,
+    reading: Option<BackupTable>,
     /// Partitions whose files are still to be read, the next one last.
     files_of: Vec<PartitionId>,
     blocks: Option<RowIter>,
     file: Option<ReadFile>,
     storage: DiskBlocks,
     _held: BlockHold,
-    step: Step,
+    step: BackupStep,
     pieces: u64,
     rows: u64,
 }
 
-struct Reading {
+struct BackupTable {
     table: Table,
     partition: PartitionId,
     rows: RowIter,
@@ -61,7 +61,7 @@ struct ReadFile {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum BackupStep {
     Head,
     Rows,
     Files,
@@ -99,7 +99,7 @@ impl EmbeddedStore {
             file: None,
             storage: self.blocks.clone(),
             _held: held,
-            step: Step::Head,
+            step: BackupStep::Head,
             pieces: 0,
             rows: 0,
         })
@@ -119,29 +119,29 @@ impl Backup {
     /// When the tables cannot be read; the backup is worth nothing then.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
         match self.step {
-            Step::Head => {
-                self.step = Step::Rows;
+            BackupStep::Head => {
+                self.step = BackupStep::Rows;
                 Ok(Some(self.piece(Kind::Head, &self.head.encode())))
             }
-            Step::Rows => match self.next_rows()? {
+            BackupStep::Rows => match self.next_rows()? {
                 Some(rows) => {
                     self.rows += rows.rows;
                     Ok(Some(self.piece(Kind::Rows, rows.bytes())))
                 }
                 None => {
-                    self.step = Step::Files;
+                    self.step = BackupStep::Files;
                     self.next_piece()
                 }
             },
-            Step::Files => match self.next_file_part()? {
+            BackupStep::Files => match self.next_file_part()? {
                 Some(body) => Ok(Some(self.piece(Kind::File, &body))),
                 None => {
-                    self.step = Step::Done;
+                    self.step = BackupStep::Done;
                     let end = End { rows: self.rows, pieces: self.pieces };
                     Ok(Some(self.piece(Kind::End, &end.encode())))
                 }
             },
-            Step::Done => Ok(None),
+            BackupStep::Done => Ok(None),
         }
     }
 
@@ -157,7 +157,7 @@ impl Backup {
             if self.reading.is_none() {
                 let Some((table, partition)) = self.places.pop() else { return Ok(None) };
                 let rows = self.snapshot.range(table, partition, &KeyRange::all())?;
-                self.reading = Some(Reading { table, partition, rows });
+                self.reading = Some(BackupTable { table, partition, rows });
             }
             if let Some(body) = self.fill()? {
                 return Ok(Some(body));
@@ -208,7 +208,7 @@ impl Backup {
 
     /// Fills a body from what is being read, and ends that when it is at its end.
     fn fill(&mut self) -> Result<Option<RowsBody>, StoreError> {
-        let Some(Reading { table, partition, rows }) = &mut self.reading else { return Ok(None) };
+        let Some(BackupTable { table, partition, rows }) = &mut self.reading else { return Ok(None) };
         let mut body = RowsBody::of(*table, partition.0);
         while body.bytes().len() < PIECE_BYTES {
             let Some(row) = rows.next() else {

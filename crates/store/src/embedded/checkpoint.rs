@@ -56,7 +56,7 @@ impl Checkpointer {
     }
 }
 
-enum Due {
+enum DueCheckpoint {
     /// This partition's changes.
     Partition(usize),
     /// Only positions: the log is long with what the tables cover.
@@ -78,13 +78,13 @@ impl EmbeddedStore {
             return self.merge_step(&mut checkpointer.merging, now);
         };
         let done = match due {
-            Due::Partition(index) => {
+            DueCheckpoint::Partition(index) => {
                 let frozen = self.partitions[index].freeze();
                 self.checkpoint(&mut checkpointer, Some((index, &frozen)), now)
             }
-            Due::Positions => self.checkpoint(&mut checkpointer, None, now),
-            Due::Sweep(index) => self.sweep(&mut checkpointer, index),
-            Due::Expire(index) => self.expire(&mut checkpointer, index),
+            DueCheckpoint::Positions => self.checkpoint(&mut checkpointer, None, now),
+            DueCheckpoint::Sweep(index) => self.sweep(&mut checkpointer, index),
+            DueCheckpoint::Expire(index) => self.expire(&mut checkpointer, index),
         };
         if let Err(error) = done {
             self.failed(error);
@@ -112,26 +112,26 @@ impl EmbeddedStore {
         self.log_bytes.load(Ordering::Acquire) >= self.options.checkpoint_log_bytes
     }
 
-    fn due(&self, checkpointer: &Checkpointer, now: Timestamp) -> Option<Due> {
+    fn due(&self, checkpointer: &Checkpointer, now: Timestamp) -> Option<DueCheckpoint> {
         let dirty =
             |(index, partition): (usize, &Partition)| partition.dirty_since().map(|since| (index, since));
         let dirty: Vec<_> = self.partitions.iter().enumerate().filter_map(dirty).collect();
         if self.is_laden() {
             let waited_for = dirty.iter().min_by_key(|(index, _)| checkpointer.covered[*index]);
             if let Some((index, _)) = waited_for {
-                return Some(Due::Partition(*index));
+                return Some(DueCheckpoint::Partition(*index));
             }
         }
         if self.log_is_long() && !self.clean(checkpointer).is_empty() {
-            return Some(Due::Positions);
+            return Some(DueCheckpoint::Positions);
         }
         let oldest = dirty.iter().min_by_key(|(_, since)| *since);
         let is_old = |since: Timestamp| now >= since.after(self.options.checkpoint_age);
         match oldest {
-            Some((index, since)) if is_old(*since) => Some(Due::Partition(*index)),
+            Some((index, since)) if is_old(*since) => Some(DueCheckpoint::Partition(*index)),
             _ => match checkpointer.to_sweep.first() {
-                Some(index) => Some(Due::Sweep(*index)),
-                None => self.expiring(checkpointer).map(Due::Expire),
+                Some(index) => Some(DueCheckpoint::Sweep(*index)),
+                None => self.expiring(checkpointer).map(DueCheckpoint::Expire),
             },
         }
     }

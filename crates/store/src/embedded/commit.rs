@@ -29,7 +29,7 @@ pub(super) struct Committer {
 }
 
 /// What becomes of a batch once it is in the log.
-enum Verdict {
+enum CommitVerdict {
     /// It is new, at this position.
     Apply(Prepared, Position),
     /// It was written earlier.
@@ -80,18 +80,18 @@ impl EmbeddedStore {
         &self,
         committer: &mut Committer,
         batches: Vec<(usize, Prepared, Vec<u8>)>,
-    ) -> Result<Vec<(usize, Verdict)>, StoreError> {
+    ) -> Result<Vec<(usize, CommitVerdict)>, StoreError> {
         self.health.check()?;
         let mut verdicts = Vec::with_capacity(batches.len());
         for (index, prepared, frame) in batches {
             let last = &mut committer.appended[index];
             let verdict = match prepared.head.seq {
-                seq if seq <= *last => Verdict::Repeated,
-                seq if seq > *last + 1 => Verdict::Gap,
+                seq if seq <= *last => CommitVerdict::Repeated,
+                seq if seq > *last + 1 => CommitVerdict::Gap,
                 seq => {
                     *last = seq;
                     self.counters.frame(frame.len());
-                    Verdict::Apply(prepared, committer.log.append(&frame).map_err(log_failure)?)
+                    CommitVerdict::Apply(prepared, committer.log.append(&frame).map_err(log_failure)?)
                 }
             };
             verdicts.push((index, verdict));
@@ -146,17 +146,17 @@ impl EmbeddedStore {
     }
 
     /// Makes batches that are in the log seen.
-    fn apply(&self, committer: &Committer, verdicts: Vec<(usize, Verdict)>) -> Vec<CommitOutcome> {
+    fn apply(&self, committer: &Committer, verdicts: Vec<(usize, CommitVerdict)>) -> Vec<CommitOutcome> {
         let mut outcomes = Vec::with_capacity(verdicts.len());
         for (index, verdict) in verdicts {
             outcomes.push(match verdict {
-                Verdict::Apply(prepared, position) => {
+                CommitVerdict::Apply(prepared, position) => {
                     self.recorded_now.fetch_max(prepared.head.now.0, Ordering::AcqRel);
                     self.partitions[index].apply(prepared, position);
                     CommitOutcome::Durable
                 }
-                Verdict::Repeated => CommitOutcome::Durable,
-                Verdict::Gap => CommitOutcome::Fenced,
+                CommitVerdict::Repeated => CommitOutcome::Durable,
+                CommitVerdict::Gap => CommitOutcome::Fenced,
             });
         }
         self.applied.store(committer.log.written().0, Ordering::Release);

@@ -60,7 +60,7 @@ impl EmbeddedStore {
         let (overlay_memory, counters) = (Arc::default(), Counters::default());
         counters.merging.hold(&snapshot)?;
         let partitions = partitions(&snapshot, &covered, &overlay_memory)?;
-        let mut replay = Replay::new(&snapshot, &partitions, &covered, &directory);
+        let mut replay = LogReplay::new(&snapshot, &partitions, &covered, &directory);
         let blocks = DiskBlocks::new(Arc::clone(&disk));
         let log = replay.log(disk, &options)?;
         let committer = Committer { log, appended: replay.appended, unsynced_batches: 0 };
@@ -239,7 +239,7 @@ fn to_sweep(
 }
 
 /// Applies what the tables do not hold.
-struct Replay<'a> {
+struct LogReplay<'a> {
     tables: &'a Snapshot,
     partitions: &'a [Partition],
     covered: &'a [(PartitionId, Covered)],
@@ -248,7 +248,7 @@ struct Replay<'a> {
     appended: Vec<u64>,
 }
 
-impl<'a> Replay<'a> {
+impl<'a> LogReplay<'a> {
     fn new(
         tables: &'a Snapshot,
         partitions: &'a [Partition],

@@ -79,12 +79,12 @@ pub(super) struct DamagedPage {
 
 /// Where a page of data is: its own page of the file, and its checksum.
 #[derive(Clone, Copy)]
-struct Place {
+struct PagePlace {
     group: u64,
     index: usize,
 }
 
-impl Place {
+impl PagePlace {
     /// `page` is not the head.
     fn of(page: u64) -> Self {
         Self { group: (page - 1) / GROUP, index: ((page - 1) % GROUP) as usize }
@@ -153,7 +153,7 @@ impl CheckedPages {
 
     /// Pages from `pages` on are gone, and read as zeros when they come back.
     fn forget_from(&self, state: &mut PagesState, pages: u64) -> io::Result<()> {
-        let first = Place::of(pages.max(1));
+        let first = PagePlace::of(pages.max(1));
         state.checksums.retain(|group, _| *group <= first.group);
         let checksums = self.checksums(state, first.group)?;
         (first.index..GROUP as usize).for_each(|index| checksums.set(index, 0));
@@ -188,7 +188,7 @@ impl CheckedPages {
 
     /// Fills `out`, one page, and verifies it.
     fn read_page(&self, page: u64, out: &mut [u8]) -> io::Result<()> {
-        let place = Place::of(page);
+        let place = PagePlace::of(page);
         self.read_there(place.offset(), out)?;
         let expected = self.checksums(&mut locked(&self.state), place.group)?.of(place.index);
         let is_right = match expected {
@@ -222,7 +222,7 @@ impl CheckedPages {
         let mut page = offset / PAGE as u64;
         let mut rest = data;
         while !rest.is_empty() {
-            let place = Place::of(page);
+            let place = PagePlace::of(page);
             let in_group = (GROUP as usize - place.index) * PAGE;
             let (run, behind) = rest.split_at(rest.len().min(in_group));
             self.file.write_at(place.offset(), run)?;
@@ -242,7 +242,7 @@ impl CheckedPages {
         if !state.checksums.contains_key(&group) {
             self.make_room(state)?;
             let mut page = Box::new([0; PAGE]);
-            self.read_there(Place::checksums_offset(group), &mut *page)?;
+            self.read_there(PagePlace::checksums_offset(group), &mut *page)?;
             state.checksums.insert(group, Checksums { page, is_dirty: false });
         }
         state.checksums.get_mut(&group).ok_or_else(|| io::Error::other("it was put there above"))
@@ -264,7 +264,7 @@ impl CheckedPages {
         // in the order of the file, also so that a simulated disk sees the same order every time
         dirty.sort_unstable_by_key(|(group, _)| **group);
         for (group, checksums) in dirty {
-            self.file.write_at(Place::checksums_offset(*group), &*checksums.page)?;
+            self.file.write_at(PagePlace::checksums_offset(*group), &*checksums.page)?;
             checksums.is_dirty = false;
         }
         Ok(())

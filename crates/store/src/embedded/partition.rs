@@ -20,14 +20,14 @@ use crate::change::Prepared;
 #[derive(Debug)]
 pub(super) struct Partition {
     pub(super) id: PartitionId,
-    layers: Mutex<Layers>,
+    layers: Mutex<PartitionLayers>,
     /// Of all partitions together.
     memory: Arc<OverlayMemory>,
     existence: Mutex<ExistenceFilter>,
 }
 
 #[derive(Debug)]
-struct Layers {
+struct PartitionLayers {
     active: Arc<Overlay>,
     frozen: Option<Arc<Overlay>>,
     snapshot: Arc<Snapshot>,
@@ -64,7 +64,7 @@ impl Partition {
         memory: Arc<OverlayMemory>,
     ) -> Self {
         let active = Arc::new(Overlay::new(&memory));
-        let layers = Layers { active, frozen: None, snapshot, head };
+        let layers = PartitionLayers { active, frozen: None, snapshot, head };
         Self { id, layers: Mutex::new(layers), memory, existence: Mutex::new(existence) }
     }
 

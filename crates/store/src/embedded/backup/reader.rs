@@ -45,7 +45,7 @@ pub fn verify_backup(read: impl Read, name: &str) -> Result<BackupSummary, Store
 
 /// A backup that is being read.
 pub(in crate::embedded) struct BackupReader<R> {
-    pieces: Pieces<R>,
+    pieces: PieceReader<R>,
     pub(in crate::embedded) directory: Directory,
     now: Timestamp,
     rows: u64,
@@ -55,7 +55,7 @@ pub(in crate::embedded) struct BackupReader<R> {
 impl<R: Read> BackupReader<R> {
     /// Reads the head.
     pub(in crate::embedded) fn open(read: R, name: String) -> Result<Self, StoreError> {
-        let mut pieces = Pieces { read, name, stamp: None, offset: 0, count: 0, body: Vec::new() };
+        let mut pieces = PieceReader { read, name, stamp: None, offset: 0, count: 0, body: Vec::new() };
         let (kind, at) = pieces.next()?;
         if kind != Kind::Head {
             return Err(pieces.damaged(at, "it does not begin with its head"));
@@ -109,7 +109,7 @@ impl<R: Read> BackupReader<R> {
 
     /// What was read, once the end was.
     pub(in crate::embedded) fn summary(&self) -> BackupSummary {
-        let Pieces { count: pieces, offset: bytes, .. } = self.pieces;
+        let PieceReader { count: pieces, offset: bytes, .. } = self.pieces;
         BackupSummary {
             recorded_now: self.now,
             rows: self.rows,
@@ -121,7 +121,7 @@ impl<R: Read> BackupReader<R> {
 }
 
 /// The pieces of a backup, one after the other.
-struct Pieces<R> {
+struct PieceReader<R> {
     read: R,
     name: String,
     /// That of the first piece.
@@ -134,7 +134,7 @@ struct Pieces<R> {
     body: Vec<u8>,
 }
 
-impl<R: Read> Pieces<R> {
+impl<R: Read> PieceReader<R> {
     /// Reads one piece; its kind, and where it begins.
     fn next(&mut self) -> Result<(Kind, u64), StoreError> {
         let at = self.offset;

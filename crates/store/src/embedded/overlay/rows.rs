@@ -30,11 +30,11 @@ struct RowVersions {
     /// Nothing of it lies below: a deletion leaves nothing to delete.
     is_born_here: bool,
     /// Oldest first; at least one.
-    versions: SmallVec<[Version; 1]>,
+    versions: SmallVec<[RowVersion; 1]>,
 }
 
 #[derive(Debug)]
-struct Version {
+struct RowVersion {
     /// The batch that wrote it.
     seq: u64,
     /// `None` is a deletion.
@@ -64,14 +64,14 @@ impl RowVersions {
     fn at(&self, seq: u64) -> Found<'_> {
         match self.versions.iter().rev().find(|version| version.seq <= seq) {
             None => Found::Untouched,
-            Some(Version { value: None, .. }) => Found::Deleted,
-            Some(Version { value: Some(value), .. }) => Found::Value(value),
+            Some(RowVersion { value: None, .. }) => Found::Deleted,
+            Some(RowVersion { value: Some(value), .. }) => Found::Value(value),
         }
     }
 
     /// Adds a version, and drops those that no view needs; the bytes of these.
     fn push(&mut self, value: Option<Box<[u8]>>, versions: &Versions) -> usize {
-        let version = Version { seq: versions.seq, value };
+        let version = RowVersion { seq: versions.seq, value };
         let mut dropped = 0;
         match self.versions.last_mut() {
             Some(last) if last.seq == versions.seq || !versions.needs(last.seq) => {
@@ -91,7 +91,7 @@ impl RowVersions {
     }
 
     fn value_bytes(&self) -> usize {
-        self.versions.iter().map(Version::bytes).sum()
+        self.versions.iter().map(RowVersion::bytes).sum()
     }
 
     fn first_seq(&self) -> u64 {
@@ -99,7 +99,7 @@ impl RowVersions {
     }
 }
 
-impl Version {
+impl RowVersion {
     fn bytes(&self) -> usize {
         self.value.as_ref().map_or(0, |value| value.len())
     }
@@ -143,7 +143,7 @@ impl ChangedRows {
             }
             Entry::Vacant(place) => {
                 let is_born_here = is_born(place.key(), &value);
-                let version = Version { seq: versions.seq, value: Some(value) };
+                let version = RowVersion { seq: versions.seq, value: Some(value) };
                 place.insert(RowVersions { is_born_here, versions: SmallVec::from_buf([version]) });
             }
         }
@@ -163,7 +163,7 @@ impl ChangedRows {
             }
             Entry::Vacant(place) => {
                 if is_below(place.key()) {
-                    let version = Version { seq: versions.seq, value: None };
+                    let version = RowVersion { seq: versions.seq, value: None };
                     let versions = SmallVec::from_buf([version]);
                     place.insert(RowVersions { is_born_here: false, versions });
                     self.deleted += 1;

@@ -37,12 +37,12 @@ struct SeenBefore {
 #[derive(Debug)]
 struct ChunkVersions {
     chunk: Chunk,
-    marks: Vec<Mark>,
+    marks: Vec<ChunkMark>,
 }
 
 /// As of batch `seq` the chunk had `bytes` bytes.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct ChunkMark {
     seq: u64,
     bytes: usize,
 }
@@ -123,7 +123,7 @@ impl ChunkVersions {
         self.marks.retain(|mark| versions.needs_before(mark.seq + 1));
         let serves_all = self.marks.last().is_some_and(|mark| !versions.needs(mark.seq + 1));
         if versions.any_view() && !serves_all {
-            self.marks.push(Mark { seq: versions.seq - 1, bytes: self.chunk.len() });
+            self.marks.push(ChunkMark { seq: versions.seq - 1, bytes: self.chunk.len() });
         }
     }
 
