@@ -44,20 +44,20 @@ impl LimitReached {
 /// What one token has used up.
 #[derive(Debug)]
 pub(crate) struct Limits<C: Clock = DefaultClock> {
-    pace: Option<Pace<C>>,
-    places: Option<Places>,
+    pace: Option<RequestRate<C>>,
+    places: Option<ConcurrencyLimit>,
     in_flight: Gauge,
 }
 
 #[derive(Debug)]
-struct Pace<C: Clock> {
+struct RequestRate<C: Clock> {
     per_second: NonZeroU32,
     limiter: RateLimiter<NotKeyed, InMemoryState, C, NoOpMiddleware<C::Instant>>,
     clock: C,
 }
 
 #[derive(Debug)]
-struct Places {
+struct ConcurrencyLimit {
     most: NonZeroU32,
     free: Arc<Semaphore>,
 }
@@ -65,12 +65,12 @@ struct Places {
 impl<C: Clock + Clone> Limits<C> {
     /// Those of `token`; `in_flight` follows what is under way.
     pub(crate) fn new(token: &Token, clock: &C, in_flight: Gauge) -> Self {
-        let pace = token.requests_per_second.map(|per_second| Pace {
+        let pace = token.requests_per_second.map(|per_second| RequestRate {
             per_second,
             limiter: RateLimiter::direct_with_clock(Quota::per_second(per_second), clock.clone()),
             clock: clock.clone(),
         });
-        let places = token.requests_in_flight.map(|most| Places {
+        let places = token.requests_in_flight.map(|most| ConcurrencyLimit {
             most,
             free: Arc::new(Semaphore::new(most.get().min(u32::MAX >> 3) as usize)),
         });
@@ -79,8 +79,8 @@ impl<C: Clock + Clone> Limits<C> {
 
     /// Takes a request in, or says when to come back.
     pub(crate) fn take(&self) -> Result<UnderWay, LimitReached> {
-        let place = self.places.as_ref().map(Places::take).transpose()?;
-        self.pace.as_ref().map_or(Ok(()), Pace::take)?;
+        let place = self.places.as_ref().map(ConcurrencyLimit::take).transpose()?;
+        self.pace.as_ref().map_or(Ok(()), RequestRate::take)?;
         Ok(UnderWay::new(&self.in_flight, place))
     }
 
@@ -91,11 +91,11 @@ impl<C: Clock + Clone> Limits<C> {
 
     /// Takes in another call of a request that is under way: it counts for the pace alone.
     pub(crate) fn take_another(&self) -> Result<(), LimitReached> {
-        self.pace.as_ref().map_or(Ok(()), Pace::take)
+        self.pace.as_ref().map_or(Ok(()), RequestRate::take)
     }
 }
 
-impl<C: Clock> Pace<C> {
+impl<C: Clock> RequestRate<C> {
     fn take(&self) -> Result<(), LimitReached> {
         self.limiter.check().map_err(|not_until| LimitReached {
             limit: "requests_per_second",
@@ -105,7 +105,7 @@ impl<C: Clock> Pace<C> {
     }
 }
 
-impl Places {
+impl ConcurrencyLimit {
     fn take(&self) -> Result<OwnedSemaphorePermit, LimitReached> {
         Arc::clone(&self.free).try_acquire_owned().map_err(|_| LimitReached {
             limit: "requests_in_flight",

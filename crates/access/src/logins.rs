@@ -40,11 +40,11 @@ pub enum Login {
 
 /// The logins of a listener.
 pub struct Logins {
-    by_username: HashMap<Arc<str>, Entry>,
+    by_username: HashMap<Arc<str>, LoginEntry>,
     failed: FailedAuth,
 }
 
-struct Entry {
+struct LoginEntry {
     password_sha256: [u8; 32],
     principal: Arc<Principal>,
 }
@@ -130,7 +130,7 @@ impl Logins {
         let number = self.by_username.len() as u32 + 1;
         let username: Arc<str> = Arc::from(username);
         let principal = Arc::new(Principal { number, username: Arc::clone(&username), login });
-        self.by_username.insert(username, Entry { password_sha256, principal });
+        self.by_username.insert(username, LoginEntry { password_sha256, principal });
         Ok(())
     }
 

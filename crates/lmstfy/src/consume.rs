@@ -89,7 +89,7 @@ async fn waiting(
     queues: &[QueueName],
     want: Want,
 ) -> Result<Option<(Vec<Consumed>, HandOver)>, Problem> {
-    let _counted = Waiting::new(&shared.metrics.waiting);
+    let _counted = WaitingCall::new(&shared.metrics.waiting);
     let mut stop = shared.stop.clone();
     tokio::select! {
         biased;
@@ -120,16 +120,16 @@ fn written(shared: &Shared, queues: &[QueueName], jobs: &[Consumed], as_list: bo
 }
 
 /// Counted as long as it lives.
-struct Waiting<'a>(&'a Gauge);
+struct WaitingCall<'a>(&'a Gauge);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingCall<'a> {
     fn new(gauge: &'a Gauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }

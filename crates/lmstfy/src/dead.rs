@@ -24,7 +24,7 @@ struct Head<'a> {
 }
 
 #[derive(Serialize)]
-struct Respawned {
+struct RespawnedBody {
     count: usize,
     msg: &'static str,
 }
@@ -77,7 +77,7 @@ pub(crate) async fn respawn(shared: &Shared, queue: &QueueName, query: Query<'_>
             break;
         }
     }
-    let answer = Answer::of(StatusCode::OK, &Respawned { count, msg: "respawned" });
+    let answer = Answer::of(StatusCode::OK, &RespawnedBody { count, msg: "respawned" });
     Ok(answer.having_changed(count as u64))
 }
 

@@ -28,13 +28,13 @@ pub struct Limit {
 #[derive(Debug)]
 pub(crate) struct Throttle {
     pub(crate) limit: Limit,
-    reads: Mutex<Window>,
-    writes: Mutex<Window>,
+    reads: Mutex<LimitInterval>,
+    writes: Mutex<LimitInterval>,
 }
 
 /// The interval that runs.
 #[derive(Debug)]
-struct Window {
+struct LimitInterval {
     ends: Timestamp,
     calls: i64,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Reached;
 
 impl Throttle {
     pub(crate) fn new(limit: Limit) -> Self {
-        let window = || Mutex::new(Window { ends: Timestamp(i64::MIN), calls: 0 });
+        let window = || Mutex::new(LimitInterval { ends: Timestamp(i64::MIN), calls: 0 });
         Self { limit, reads: window(), writes: window() }
     }
 
@@ -71,7 +71,7 @@ impl Throttle {
         let mut window = window.lock().unwrap_or_else(PoisonError::into_inner);
         if now >= window.ends {
             let length = self.limit.interval.saturating_mul(1_000);
-            *window = Window { ends: Timestamp(now.0.saturating_add(length)), calls: 0 };
+            *window = LimitInterval { ends: Timestamp(now.0.saturating_add(length)), calls: 0 };
         }
         if window.calls >= calls_max {
             return Err(Reached);
@@ -80,7 +80,7 @@ impl Throttle {
         Ok(Some(Taken { throttle: Arc::clone(self), action, ends: window.ends, counts: false }))
     }
 
-    fn of(&self, action: Action) -> (i64, &Mutex<Window>) {
+    fn of(&self, action: Action) -> (i64, &Mutex<LimitInterval>) {
         match action {
             Action::Consume => (self.limit.read, &self.reads),
             Action::Produce => (self.limit.write, &self.writes),

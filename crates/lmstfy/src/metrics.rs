@@ -19,7 +19,7 @@ const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     requests: Family<Answered, Counter>,
-    duration: Family<Called, Histogram>,
+    duration: Family<CallLabels, Histogram>,
     jobs: Family<MovedLabels, Counter>,
     limited: Family<LimitedLabels, Counter>,
     unauthorized: Family<UnauthorizedLabels, Counter>,
@@ -34,7 +34,7 @@ struct Answered {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Called {
+struct CallLabels {
     call: &'static str,
 }
 
@@ -87,7 +87,7 @@ impl Metrics {
     }
 
     pub(crate) fn answered(&self, call: &'static str, status: StatusCode, began: Instant) {
-        self.duration.get_or_create(&Called { call }).observe(began.elapsed().as_secs_f64());
+        self.duration.get_or_create(&CallLabels { call }).observe(began.elapsed().as_secs_f64());
         self.requests.get_or_create(&Answered { call, status: status.as_u16() }).inc();
     }
 

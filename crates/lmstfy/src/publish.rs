@@ -26,14 +26,14 @@ const TTL_OF_DELAY_SECONDS: u64 = 1;
 const BULK_MAX: usize = 64;
 
 /// What is said of a job beside its body.
-struct Terms {
+struct PublishTerms {
     delay: Option<Duration>,
     ttl: Option<Duration>,
     tries: u32,
     attributes: Attributes,
 }
 
-impl Terms {
+impl PublishTerms {
     fn of(query: Query<'_>) -> Result<Self, Answer> {
         let most = u64::from(u32::MAX);
         let delay = query.number("delay", 0, most).ok_or_else(|| Answer::bad("invalid delay"))?;
@@ -68,7 +68,7 @@ pub(crate) async fn one(
     parts: &Parts,
     body: Body,
 ) -> Result<Answer, Answer> {
-    let mut terms = Terms::of(query)?;
+    let mut terms = PublishTerms::of(query)?;
     let WholeBody { bytes, held: _held } = read(shared, parts, body, JOB_PAYLOAD_BYTES_MAX).await?;
     terms.attributes = attributes::of(&parts.headers)?;
     let jobs = vec![terms.job(&bytes)];
@@ -102,7 +102,7 @@ pub(crate) async fn many(
     parts: &Parts,
     body: Body,
 ) -> Result<Answer, Answer> {
-    let mut terms = Terms::of(query)?;
+    let mut terms = PublishTerms::of(query)?;
     let WholeBody { bytes, held: _held } = read(shared, parts, body, JSON_BODY_BYTES_MAX).await?;
     let elements = elements(&bytes)?;
     terms.attributes = attributes::of(&parts.headers)?;
@@ -179,7 +179,7 @@ mod tests {
             ("tries=", Err("invalid tries")),
         ] {
             let seconds = |span: Option<Duration>| span.map_or(0, |span| span.as_secs());
-            let got = Terms::of(Query::new(Some(query)))
+            let got = PublishTerms::of(Query::new(Some(query)))
                 .map(|terms| (seconds(terms.delay), seconds(terms.ttl), terms.tries))
                 .map_err(|answer| said(&answer));
             let expect = expect.map_err(|text| (400, format!("{{\"error\":\"{text}\"}}")));

@@ -65,9 +65,9 @@ pub type Keep = dyn Fn(&StoredTokens) -> io::Result<()> + Send + Sync;
 
 /// The tokens and their limits. Cheap to clone.
 #[derive(Clone)]
-pub struct Tokens(Arc<Inner>);
+pub struct Tokens(Arc<TokensInner>);
 
-struct Inner {
+struct TokensInner {
     now: RwLock<Arc<TokenTable>>,
     /// Held while a change is made durable.
     changing: Mutex<()>,
@@ -109,7 +109,7 @@ impl Tokens {
         }
         table.check_size()?;
         let now = RwLock::new(Arc::new(table));
-        Ok(Self(Arc::new(Inner { now, changing: Mutex::new(()), keep: Box::new(keep) })))
+        Ok(Self(Arc::new(TokensInner { now, changing: Mutex::new(()), keep: Box::new(keep) })))
     }
 
     /// The tokens as they are now.
@@ -136,7 +136,7 @@ impl Tokens {
     }
 }
 
-impl Inner {
+impl TokensInner {
     fn change(&self, change: impl FnOnce(&mut TokenTable) -> Result<(), Unchanged>) -> Result<(), Unchanged> {
         let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = TokenTable::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner));

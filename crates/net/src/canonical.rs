@@ -142,7 +142,7 @@ impl Writer {
 
     /// Puts the members of an object, written one after the other in the order they came, into the
     /// order of their keys.
-    fn sort_members<E: Error>(&mut self, mut members: Vec<Member<'_>>) -> Result<(), E> {
+    fn sort_members<E: Error>(&mut self, mut members: Vec<CanonicalMember<'_>>) -> Result<(), E> {
         if members.is_sorted_by(|a, b| precedes(&a.key, &b.key)) {
             return Ok(());
         }
@@ -169,7 +169,7 @@ fn precedes(a: &str, b: &str) -> bool {
 }
 
 /// A member of an object: its key, and where in the output `"key":value` stands.
-struct Member<'de> {
+struct CanonicalMember<'de> {
     key: Cow<'de, str>,
     written: Range<usize>,
 }
@@ -225,7 +225,7 @@ impl<'de> Visitor<'de> for &mut Writer {
             self.string(&key)?;
             self.push(":")?;
             map.next_value_seed(&mut *self)?;
-            members.push(Member { key, written: start..self.out.len() });
+            members.push(CanonicalMember { key, written: start..self.out.len() });
         }
         self.sort_members(members)?;
         self.leave("}")

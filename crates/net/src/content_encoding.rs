@@ -128,7 +128,7 @@ struct Decoded {
     sender: SenderKey,
     in_use: Gauge,
     decoder: Option<Decoder>,
-    waits: Option<Waits>,
+    waits: Option<DecoderWait>,
     ended: bool,
 }
 
@@ -136,13 +136,13 @@ struct Decoded {
 type Place = ([OwnedSemaphorePermit; 2], TakenFrom);
 
 /// A body that waits for a decoder.
-struct Waits {
+struct DecoderWait {
     place: BoxFuture<'static, Place>,
     tells: Pin<Box<Sleep>>,
 }
 
 /// What is done next with a body.
-enum Step {
+enum DecodeStep {
     Piece(Option<Bytes>),
     /// It still waits for a decoder.
     Waits,
@@ -170,7 +170,7 @@ impl Decoded {
         let waits = self.waits.get_or_insert_with(|| {
             let (pool, sender) = (Arc::clone(&self.pool), self.sender.clone());
             let place = async move { pool.take(&sender, 1).await }.boxed();
-            Waits { place, tells: Box::pin(sleep(TELL_EVERY)) }
+            DecoderWait { place, tells: Box::pin(sleep(TELL_EVERY)) }
         });
         if let Poll::Ready(place) = waits.place.poll_unpin(cx) {
             self.waits = None;
@@ -193,14 +193,14 @@ impl Decoded {
         Ok(())
     }
 
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Step, axum::Error>> {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<DecodeStep, axum::Error>> {
         loop {
             if !self.input.is_empty() {
                 if !ready!(self.poll_decoder(cx)) {
-                    return Poll::Ready(Ok(Step::Waits));
+                    return Poll::Ready(Ok(DecodeStep::Waits));
                 }
                 if let Some(piece) = self.decoder.as_mut().expect("made above").decode(&mut self.input)? {
-                    return Poll::Ready(Ok(Step::Piece(Some(piece))));
+                    return Poll::Ready(Ok(DecodeStep::Piece(Some(piece))));
                 }
             }
             match Pin::new(&mut self.raw).poll_frame(cx)? {
@@ -208,13 +208,13 @@ impl Decoded {
                 Poll::Ready(None) => {
                     self.ended = true;
                     let last = self.decoder.take().map(Decoder::finish).transpose()?;
-                    return Poll::Ready(Ok(Step::Piece(last.filter(|last| !last.is_empty()))));
+                    return Poll::Ready(Ok(DecodeStep::Piece(last.filter(|last| !last.is_empty()))));
                 }
                 // What has come so far does not wait for what comes later.
                 Poll::Pending => {
                     let piece = self.decoder.as_mut().map(Decoder::flush).transpose()?;
                     if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
-                        return Poll::Ready(Ok(Step::Piece(Some(piece))));
+                        return Poll::Ready(Ok(DecodeStep::Piece(Some(piece))));
                     }
                     self.poll_pace(cx)?;
                     return Poll::Pending;
@@ -242,8 +242,8 @@ impl HttpBody for Decoded {
         turn.made_progress();
         this.ended |= piece.is_err();
         Poll::Ready(match piece {
-            Ok(Step::Piece(piece)) => piece.map(|piece| Ok(Frame::data(piece))),
-            Ok(Step::Waits) => Some(Ok(Frame::trailers(HeaderMap::new()))),
+            Ok(DecodeStep::Piece(piece)) => piece.map(|piece| Ok(Frame::data(piece))),
+            Ok(DecodeStep::Waits) => Some(Ok(Frame::trailers(HeaderMap::new()))),
             Err(error) => Some(Err(error)),
         })
     }

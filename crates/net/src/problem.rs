@@ -36,7 +36,7 @@ impl IntoResponse for Refused {
 
 /// The members of a problem document.
 #[derive(Serialize)]
-struct Document<'a> {
+struct ProblemDocument<'a> {
     r#type: &'static str,
     title: &'static str,
     status: u16,
@@ -48,7 +48,7 @@ struct Document<'a> {
 #[must_use]
 pub fn document(problem: &Problem) -> (StatusCode, Bytes) {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let document = Document {
+    let document = ProblemDocument {
         r#type: "about:blank",
         title: status.canonical_reason().unwrap_or("Error"),
         status: status.as_u16(),

@@ -107,11 +107,11 @@ impl Share {
 #[derive(Debug)]
 pub struct SenderShares {
     permits: usize,
-    known: Mutex<Known>,
+    known: Mutex<KnownShares>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownShares {
     shares: HashMap<SenderKey, (Weak<Semaphore>, Wanted)>,
     forget_at: usize,
 }
@@ -120,7 +120,7 @@ impl SenderShares {
     /// Shares of so many permits.
     #[must_use]
     pub fn new(permits: usize) -> Self {
-        let known = Known { shares: HashMap::new(), forget_at: KNOWN_MIN };
+        let known = KnownShares { shares: HashMap::new(), forget_at: KNOWN_MIN };
         Self { permits, known: Mutex::new(known) }
     }
 

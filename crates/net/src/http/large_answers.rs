@@ -33,10 +33,10 @@ use crate::shares::SenderKey;
 const PIECE_BYTES: usize = TAKING.bytes_min;
 /// The large answers of all listeners that share this.
 #[derive(Clone, Debug)]
-pub struct LargeAnswers(Arc<Shared>);
+pub struct LargeAnswers(Arc<LargeAnswersShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct LargeAnswersShared {
     memory: MemoryPart,
     held: Gauge,
     refused: Counter,
@@ -65,7 +65,7 @@ impl LargeAnswers {
     /// Large answers take their memory of this budget.
     #[must_use]
     pub fn new(memory: &MemoryBudget) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(LargeAnswersShared {
             memory: memory.part(Purpose::Answers),
             held: Gauge::default(),
             refused: Counter::default(),
@@ -114,7 +114,8 @@ impl LargeAnswers {
             (None, Some(bytes)) => Some((Arc::new(memory.take_available(&sender, bytes)), bytes)),
         };
         let from = whole.as_ref().map(|(reservation, _)| reservation.taken_from().clone());
-        let whole = whole.map(|(reservation, bytes)| AnswerMemory::new(&self.0.held, reservation, bytes));
+        let whole =
+            whole.map(|(reservation, bytes)| LargeAnswerMemory::new(&self.0.held, reservation, bytes));
         let (answers, whole) = (self.clone(), whole.map(Arc::new));
         // What comes as it is made has a limit elsewhere, and its own time.
         let in_flight = whole.is_some().then(|| request.pace.begins(&self.0.last_refused, from));
@@ -141,27 +142,27 @@ impl LargeAnswers {
     }
 
     /// So much of what is there already.
-    fn add(&self, sender: &SenderKey, bytes: usize) -> AnswerMemory {
-        AnswerMemory::new(&self.0.held, Arc::new(self.0.memory.take_available(sender, bytes)), bytes)
+    fn add(&self, sender: &SenderKey, bytes: usize) -> LargeAnswerMemory {
+        LargeAnswerMemory::new(&self.0.held, Arc::new(self.0.memory.take_available(sender, bytes)), bytes)
     }
 }
 
 /// Counted as long as this lives.
 #[derive(Debug)]
-struct AnswerMemory {
+struct LargeAnswerMemory {
     held: Gauge,
     bytes: usize,
     _reservation: Arc<Reservation>,
 }
 
-impl AnswerMemory {
+impl LargeAnswerMemory {
     fn new(held: &Gauge, reservation: Arc<Reservation>, bytes: usize) -> Self {
         held.inc_by(bytes as i64);
         Self { held: held.clone(), bytes, _reservation: reservation }
     }
 }
 
-impl Drop for AnswerMemory {
+impl Drop for LargeAnswerMemory {
     fn drop(&mut self) {
         self.held.dec_by(self.bytes as i64);
     }
@@ -173,9 +174,9 @@ struct AnswerPieces<T> {
     /// What is left of the frame that the body gave.
     rest: Bytes,
     /// Of an answer whose size is known: all pieces are parts of one memory.
-    whole: Option<Arc<AnswerMemory>>,
+    whole: Option<Arc<LargeAnswerMemory>>,
     /// Of the frame, where the size of the whole is not known.
-    frame_memory: Option<Arc<AnswerMemory>>,
+    frame_memory: Option<Arc<LargeAnswerMemory>>,
     answers: LargeAnswers,
     sender: SenderKey,
     /// Of an answer whose size is known.
@@ -233,7 +234,7 @@ impl<T: Unpin> HttpBody for AnswerPieces<T> {
 struct Piece {
     bytes: Bytes,
     in_flight: Option<Arc<AnswerInFlight>>,
-    _memory: Option<Arc<AnswerMemory>>,
+    _memory: Option<Arc<LargeAnswerMemory>>,
 }
 
 impl Drop for Piece {

@@ -56,7 +56,7 @@ const LOOKS_MAX: usize = 5;
 #[derive(Debug)]
 pub struct ConnectionPool {
     capacity: Arc<Capacity>,
-    table: Mutex<Table>,
+    table: Mutex<PoolTable>,
     start: Instant,
     enters_as: Phase,
     /// Places of one address before its connections go first.
@@ -64,7 +64,7 @@ pub struct ConnectionPool {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct PoolTable {
     states: HashMap<u64, Arc<ConnectionState>>,
     by_source: HashMap<Source, usize>,
     entered: u64,
@@ -259,7 +259,7 @@ impl ConnectionPool {
     }
 }
 
-impl Table {
+impl PoolTable {
     /// How many places the address of this peer has.
     fn has(&self, peer: SocketAddr) -> usize {
         self.by_source.get(&Source::of(peer)).copied().unwrap_or(0)

@@ -68,13 +68,13 @@ pub struct Listener {
     /// In the log and in the names of metrics.
     name: &'static str,
     connections_max: usize,
-    tls: Option<Tls>,
+    tls: Option<ListenerTls>,
     files: OpenFiles,
     metrics: Arc<Metrics>,
 }
 
 #[derive(Clone, Debug)]
-struct Tls {
+struct ListenerTls {
     source: TlsSource,
     protocol: Option<&'static [u8]>,
 }
@@ -113,7 +113,7 @@ impl Listener {
     /// agrees on the protocol (ALPN), if one is given, with callers that name any.
     #[must_use]
     pub fn with_tls(mut self, source: TlsSource, protocol: Option<&'static [u8]>) -> Self {
-        self.tls = Some(Tls { source, protocol });
+        self.tls = Some(ListenerTls { source, protocol });
         self
     }
 
@@ -177,7 +177,7 @@ impl Listener {
             };
             self.metrics.connects.count(admission.label());
             let (speaker, metrics) = (Arc::clone(&speaker), Arc::clone(&self.metrics));
-            let connection = Accepted { admission, speaker, metrics };
+            let connection = AcceptedConnection { admission, speaker, metrics };
             if let Err(error) = stream.set_nodelay(true) {
                 debug!(%error, "a connection broke before it began");
                 continue;
@@ -205,7 +205,7 @@ impl Listener {
     }
 }
 
-impl Tls {
+impl ListenerTls {
     /// What the certificate's source has now, for this protocol.
     fn config(&self) -> Arc<ServerConfig> {
         let Some(protocol) = self.protocol else { return self.source.load_full() };
@@ -284,13 +284,13 @@ impl AdmissionControl {
 }
 
 /// A connection with its place.
-struct Accepted<P> {
+struct AcceptedConnection<P> {
     admission: Admission,
     speaker: Arc<P>,
     metrics: Arc<Metrics>,
 }
 
-impl<P: Protocol> Accepted<P> {
+impl<P: Protocol> AcceptedConnection<P> {
     /// Agrees on TLS first.
     async fn handshake(
         self,
