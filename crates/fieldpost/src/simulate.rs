@@ -22,7 +22,7 @@ use account::Account;
 use commands::CommandOrder;
 pub(crate) use flags::Flags;
 use flags::Order;
-use run::Run;
+use run::SimulationRun;
 use screen::ProgressScreen;
 use signals::InterruptSignals;
 
@@ -103,7 +103,7 @@ async fn play(order: &Order) -> Result<Account, Failure> {
         imported = register(order, &mut screen) => imported?,
         () = signals.next() => return Err(Failure::Other("interrupted while registering".into())),
     };
-    let mut run = Run::start(order).await.map_err(Failure::Unreachable)?;
+    let mut run = SimulationRun::start(order).await.map_err(Failure::Unreachable)?;
     screen.line(&format!(
         "{} devices report to {} over {} connections, seed {}",
         order.devices.count(),

@@ -92,19 +92,19 @@ impl Response {
 
 /// A page of a list.
 #[derive(Debug, Deserialize)]
-struct Page<T> {
+struct ApiPage<T> {
     items: Vec<T>,
     next_cursor: Option<String>,
 }
 
 /// One request to be made.
-struct Call<'a> {
+struct ApiCall<'a> {
     method: Method,
     path: &'a str,
     request: Request,
 }
 
-impl<'a> Call<'a> {
+impl<'a> ApiCall<'a> {
     /// A call with a JSON body, which may be empty.
     fn json(method: Method, path: &'a str, body: impl Into<Bytes>) -> Self {
         let request = Request::new(method.clone(), Path::encoded(path)).timeout(ATTEMPT_TIMEOUT).json(body);
@@ -117,7 +117,7 @@ impl<'a> Call<'a> {
 }
 
 /// Why an attempt gave no answer, and whether the server may have acted on it.
-struct Failure {
+struct ApiFailure {
     reason: String,
     may_have_acted: bool,
 }
@@ -134,7 +134,7 @@ impl Api {
     /// # Errors
     /// A refusal, an unreadable answer, or none in time.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        let response = self.success(Call::json(Method::GET, path, "")).await?;
+        let response = self.success(ApiCall::json(Method::GET, path, "")).await?;
         read(path, &response.body)
     }
 
@@ -143,7 +143,7 @@ impl Api {
     /// # Errors
     /// A refusal, an unreadable answer, or none in time.
     pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, ApiError> {
-        let response = self.success(Call::value(Method::POST, path, Some(body))).await?;
+        let response = self.success(ApiCall::value(Method::POST, path, Some(body))).await?;
         read(path, &response.body)
     }
 
@@ -152,8 +152,8 @@ impl Api {
     /// # Errors
     /// A refusal, an unreadable answer, or none in time.
     pub async fn post_lines<T: DeserializeOwned>(&self, path: &str, lines: String) -> Result<T, ApiError> {
-        let call = Call::json(Method::POST, path, "");
-        let response = self.success(Call { request: call.request.json_lines(lines), ..call }).await?;
+        let call = ApiCall::json(Method::POST, path, "");
+        let response = self.success(ApiCall { request: call.request.json_lines(lines), ..call }).await?;
         read(path, &response.body)
     }
 
@@ -162,7 +162,7 @@ impl Api {
     /// # Errors
     /// A refusal, or no answer in time.
     pub async fn patch(&self, path: &str, body: &Value) -> Result<(), ApiError> {
-        self.success(Call::value(Method::PATCH, path, Some(body))).await.map(drop)
+        self.success(ApiCall::value(Method::PATCH, path, Some(body))).await.map(drop)
     }
 
     /// PUT without a body; what is answered is left unread.
@@ -170,7 +170,7 @@ impl Api {
     /// # Errors
     /// A refusal, or no answer in time.
     pub async fn put(&self, path: &str) -> Result<(), ApiError> {
-        self.success(Call::json(Method::PUT, path, "")).await.map(drop)
+        self.success(ApiCall::json(Method::PUT, path, "")).await.map(drop)
     }
 
     /// Any call, and whatever is answered to it.
@@ -178,7 +178,7 @@ impl Api {
     /// # Errors
     /// No answer in time.
     pub async fn any(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response, ApiError> {
-        self.call(&Call::value(method, path, body)).await
+        self.call(&ApiCall::value(method, path, body)).await
     }
 
     /// Any call, made once: what was answered to it, a 503 too.
@@ -186,8 +186,8 @@ impl Api {
     /// # Errors
     /// No answer.
     pub async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response, ApiError> {
-        let answered = self.attempt(&Call::value(method.clone(), path, body)).await;
-        answered.map_err(|Failure { reason, .. }| {
+        let answered = self.attempt(&ApiCall::value(method.clone(), path, body)).await;
+        answered.map_err(|ApiFailure { reason, .. }| {
             let path = path.to_owned();
             ApiError::NoAnswer { method, path, patience: ATTEMPT_TIMEOUT, reason }
         })
@@ -202,7 +202,7 @@ impl Api {
         let join = if path.contains('?') { '&' } else { '?' };
         let mut next = format!("{path}{join}limit=1000");
         loop {
-            let page: Page<T> = self.get(&next).await?;
+            let page: ApiPage<T> = self.get(&next).await?;
             items.extend(page.items);
             match page.next_cursor {
                 Some(cursor) => next = format!("{path}{join}limit=1000&cursor={}", percent_encoded(&cursor)),
@@ -240,7 +240,7 @@ impl Api {
         }
     }
 
-    async fn success(&self, call: Call<'_>) -> Result<Response, ApiError> {
+    async fn success(&self, call: ApiCall<'_>) -> Result<Response, ApiError> {
         let response = self.call(&call).await?;
         if response.status.is_success() {
             return Ok(response);
@@ -249,7 +249,7 @@ impl Api {
         Err(ApiError::Refused { method: call.method, path: call.path.to_owned(), status, body })
     }
 
-    async fn call(&self, call: &Call<'_>) -> Result<Response, ApiError> {
+    async fn call(&self, call: &ApiCall<'_>) -> Result<Response, ApiError> {
         let repeatable = matches!(call.method, Method::GET | Method::PUT | Method::DELETE);
         let mut last = "the server's address is not known".to_owned();
         let answered = async {
@@ -274,12 +274,12 @@ impl Api {
         answered.ok_or(ApiError::NoAnswer { method, path, patience: self.patience, reason: last })
     }
 
-    async fn attempt(&self, call: &Call<'_>) -> Result<Response, Failure> {
+    async fn attempt(&self, call: &ApiCall<'_>) -> Result<Response, ApiFailure> {
         let client = self.client_at(self.endpoint.address().await);
         let answer = client.send(&call.request).await.map_err(|error| failure(&error))?;
         let Answer { status, body, .. } = answer;
         let status = StatusCode::from_u16(status)
-            .map_err(|error| Failure { reason: error.to_string(), may_have_acted: true })?;
+            .map_err(|error| ApiFailure { reason: error.to_string(), may_have_acted: true })?;
         Ok(Response { status, body })
     }
 
@@ -297,9 +297,9 @@ impl Api {
     }
 }
 
-fn failure(error: &Error) -> Failure {
+fn failure(error: &Error) -> ApiFailure {
     let cause = error.root_cause();
-    Failure { reason: format!("{error}: {cause}"), may_have_acted: !error.is_undone() }
+    ApiFailure { reason: format!("{error}: {cause}"), may_have_acted: !error.is_undone() }
 }
 
 fn read<T: DeserializeOwned>(path: &str, body: &[u8]) -> Result<T, ApiError> {

@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct SimulationRun {
     fleet: Fleet,
     progress: Arc<Progress>,
     commanding: Option<Commanding>,
@@ -35,7 +35,7 @@ pub(super) struct Run {
     stop_by: Option<Instant>,
 }
 
-impl Run {
+impl SimulationRun {
     /// Sees that the server is there and lets everybody connect.
     pub(super) async fn start(order: &Order) -> io::Result<Self> {
         let endpoint = order.address.reach(order.access.clone(), order.ca.as_deref()).await?;

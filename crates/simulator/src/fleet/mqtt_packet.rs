@@ -90,7 +90,7 @@ fn read_packet(kind: u8, body: &[u8], version: MqttVersion) -> Option<Packet> {
         PINGRESP => Some(Packet::Pingresp),
         DISCONNECT => {
             let (code, properties) = body.split_first().unwrap_or((&0, &[]));
-            Some(Packet::Disconnect { reason: reason(*code, Properties::of(properties)?.reason) })
+            Some(Packet::Disconnect { reason: reason(*code, AckProperties::of(properties)?.reason) })
         }
         _ => None,
     }
@@ -104,7 +104,7 @@ fn read_connack(body: &[u8], version: MqttVersion) -> Option<Connack> {
             connack.refusal = (*code != 0).then(|| format!("connection refused with code {code}"));
         }
         MqttVersion::V5 => {
-            let properties = Properties::of(properties)?;
+            let properties = AckProperties::of(properties)?;
             connack.refusal = (*code >= FIRST_REFUSAL).then(|| reason(*code, properties.reason));
             connack.receive_max = properties.receive_max.unwrap_or(u16::MAX);
             connack.keep_alive_s = properties.keep_alive_s;
@@ -118,7 +118,7 @@ fn read_reply(step: Step, body: &[u8]) -> Option<Packet> {
     let [high, low, rest @ ..] = body else { return None };
     let (code, properties) = rest.split_first().unwrap_or((&0, &[]));
     let refusal =
-        if *code < FIRST_REFUSAL { None } else { Some(reason(*code, Properties::of(properties)?.reason)) };
+        if *code < FIRST_REFUSAL { None } else { Some(reason(*code, AckProperties::of(properties)?.reason)) };
     Some(Packet::Reply { step, packet_id: u16::from_be_bytes([*high, *low]), refusal })
 }
 
@@ -161,13 +161,13 @@ fn name_of(code: u8) -> String {
 
 /// Those properties that matter here.
 #[derive(Debug, Default)]
-struct Properties<'a> {
+struct AckProperties<'a> {
     reason: Option<&'a str>,
     receive_max: Option<u16>,
     keep_alive_s: Option<u16>,
 }
 
-impl<'a> Properties<'a> {
+impl<'a> AckProperties<'a> {
     /// Reads what follows a code: nothing, or a length and so many bytes. `None` if that is not so.
     fn of(bytes: &'a [u8]) -> Option<Self> {
         let mut properties = Self::default();

@@ -101,7 +101,7 @@ pub struct Counts {
 
 /// What is remembered of a webhook-id.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct SeenWebhook {
     arrivals: u32,
     taken: u32,
     body_hash: u64,
@@ -120,7 +120,7 @@ pub struct Ledger {
     retain: Retain,
     counts: Counts,
     devices: HashMap<Box<str>, DeviceWord>,
-    ids: HashMap<Arc<str>, Seen>,
+    ids: HashMap<Arc<str>, SeenWebhook>,
     arrivals: Vec<Arrival>,
     pick_messages: Vec<PickMessage>,
     complaints: Vec<String>,
@@ -225,7 +225,7 @@ impl Ledger {
         let taken = u32::from(arrival.reply.is_success());
         match self.ids.entry(Arc::clone(&arrival.webhook_id)) {
             Entry::Vacant(entry) => {
-                entry.insert(Seen { arrivals: 1, taken, body_hash: arrival.body_hash });
+                entry.insert(SeenWebhook { arrivals: 1, taken, body_hash: arrival.body_hash });
                 1
             }
             Entry::Occupied(mut entry) => {

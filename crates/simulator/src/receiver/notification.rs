@@ -98,11 +98,11 @@ struct Body {
     #[serde(rename = "type")]
     kind: EventKind,
     timestamp: Time,
-    data: Data,
+    data: NotificationData,
 }
 
 #[derive(Deserialize)]
-struct Data {
+struct NotificationData {
     device_id: String,
     #[serde(rename = "kind")]
     _device_kind: String,

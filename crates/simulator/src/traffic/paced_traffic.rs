@@ -42,7 +42,7 @@ pub struct PacedTraffic {
     are_locks: bool,
     lane: u32,
     lanes: u32,
-    members: Vec<Member>,
+    members: Vec<TrafficMember>,
     /// Whose turn it is, of the members, and in which round.
     place: usize,
     round: u32,
@@ -52,7 +52,7 @@ pub struct PacedTraffic {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Member {
+struct TrafficMember {
     value: u8,
     reports: u32,
     /// The round in which it speaks again.
@@ -74,7 +74,7 @@ impl PacedTraffic {
             let values = if are_locks { 2 } else { VALUES };
             Random::part(profile.seed, device.into()).below(values) as u8
         };
-        let member = |device| Member { value: first_value(device), reports: 0, silent_until: 0 };
+        let member = |device| TrafficMember { value: first_value(device), reports: 0, silent_until: 0 };
         let round_time = timetable.round_time(devices.count()).as_secs_f64();
         Self {
             members: (lane..devices.count()).step_by(lanes.max(1) as usize).map(member).collect(),
@@ -304,6 +304,6 @@ mod tests {
 
     #[test]
     fn a_million_devices_take_some_megabytes() {
-        assert!(size_of::<Member>() <= 12);
+        assert!(size_of::<TrafficMember>() <= 12);
     }
 }
