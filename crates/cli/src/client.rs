@@ -14,7 +14,7 @@ use super::input;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
-use view::{Client, Rotated, TestAttempt};
+use view::{ClientView, Rotated, TestAttempt};
 
 /// What can be done with clients.
 #[derive(Debug, Subcommand)]
@@ -113,7 +113,7 @@ impl ClientAction {
             Self::Ls(ls) => ls.run(api, screen),
             Self::Show(OneClient { id }) => {
                 let client = api.get(&of(id))?;
-                screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
+                screen.show(&client, || Ok(api.read::<ClientView>(&client)?.facts()))
             }
             Self::Set(set) => set.run(api, screen),
             Self::Rm(SeveralClients { ids }) => screen.each(ids, "removed", |id| api.delete(&of(id))),
@@ -156,7 +156,7 @@ impl AddClient {
             body.insert("secret".to_owned(), input::whole(file)?.trim().into());
         }
         let client = api.post(&Path::of(&["clients"]), &body)?;
-        screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
+        screen.show(&client, || Ok(api.read::<ClientView>(&client)?.facts()))
     }
 }
 
@@ -166,7 +166,7 @@ impl ListClients {
             Some(device) => Path::of(&["devices", device, "clients"]),
             None => Path::of(&["clients"]),
         };
-        list::show::<Client>(api, screen, &path, &self.list_flags, "no clients")
+        list::show::<ClientView>(api, screen, &path, &self.list_flags, "no clients")
     }
 }
 
@@ -180,7 +180,7 @@ impl SetClient {
             changes.insert("notices".to_owned(), notices.into());
         }
         let client = api.patch(&of(&self.id), &changes)?;
-        screen.show(&client, || Ok(api.read::<Client>(&client)?.facts()))
+        screen.show(&client, || Ok(api.read::<ClientView>(&client)?.facts()))
     }
 }
 

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use super::feed::Feed;
 use super::list::ListFlags;
 use super::screen::Screen;
-use view::{Delivery, WithAttempts};
+use view::{DeliveryView, WithAttempts};
 
 /// What can be done with deliveries.
 #[derive(Debug, Subcommand)]
@@ -107,6 +107,6 @@ impl ListDeliveries {
             .with_maybe("device", self.device.as_ref())
             .with_maybe("status", self.status.map(Status::as_str));
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
-        self.feed.show::<Delivery>(api, screen, path, &self.list_flags, "no deliveries")
+        self.feed.show::<DeliveryView>(api, screen, path, &self.list_flags, "no deliveries")
     }
 }

@@ -20,7 +20,7 @@ use super::import::{self, ImportCount};
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
-use view::{Device, Event, Reading};
+use view::{DeviceView, EventView, ReadingView};
 
 /// What can be done with devices.
 #[derive(Debug, Subcommand)]
@@ -46,11 +46,11 @@ pub enum DeviceAction {
     Export(export::Export),
     /// Follow a device live: its state now, then every event and reading as it comes. Ctrl-C ends
     /// it.
-    Watch(watch::Watch),
+    Watch(watch::WatchDevice),
     /// List what a device reported, the newest first.
-    Readings(Readings),
+    Readings(ListReadings),
     /// List changes, losses and restorations, the newest first.
-    Events(Events),
+    Events(ListEvents),
     /// List everything that happened to a device, the newest first: reports that changed something,
     /// losses, connects, every notification and every command.
     Timeline(timeline::TimelineFlags),
@@ -80,7 +80,7 @@ pub(super) struct Filter {
     kind: Option<String>,
     /// Only those that are online, lost or never seen.
     #[arg(long, value_enum)]
-    connection: Option<Connection>,
+    connection: Option<ConnectionFlag>,
     /// Only with this label; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<Label>,
@@ -127,7 +127,7 @@ pub struct ImportDevices {
 }
 
 #[derive(Args, Debug)]
-pub struct Readings {
+pub struct ListReadings {
     /// The device.
     #[arg(value_name = "DEVICE")]
     id: String,
@@ -138,7 +138,7 @@ pub struct Readings {
 }
 
 #[derive(Args, Debug)]
-pub struct Events {
+pub struct ListEvents {
     /// Only of this device.
     #[arg(value_name = "DEVICE")]
     device: Option<String>,
@@ -159,7 +159,7 @@ pub struct Events {
 
 /// Whether anything is heard of a device.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Connection {
+enum ConnectionFlag {
     /// It gives signs of life.
     Online,
     /// It fell silent.
@@ -206,9 +206,9 @@ impl Label {
 impl Filter {
     fn of(&self, path: Path) -> Path {
         let connection = self.connection.map(|connection| match connection {
-            Connection::Online => "online",
-            Connection::Lost => "lost",
-            Connection::NeverSeen => "never_seen",
+            ConnectionFlag::Online => "online",
+            ConnectionFlag::Lost => "lost",
+            ConnectionFlag::NeverSeen => "never_seen",
         });
         let path = path
             .with_maybe("kind", self.kind.as_ref())
@@ -243,8 +243,8 @@ impl DeviceAction {
             }
             Self::Export(export) => export.run(api, screen),
             Self::Watch(watch) => watch.run(api, screen),
-            Self::Readings(Readings { id, feed, list_flags }) => {
-                feed.show::<Reading>(api, screen, below(id, "readings"), list_flags, "no readings")
+            Self::Readings(ListReadings { id, feed, list_flags }) => {
+                feed.show::<ReadingView>(api, screen, below(id, "readings"), list_flags, "no readings")
             }
             Self::Events(events) => events.run(api, screen),
             Self::Timeline(timeline) => timeline.run(api, screen),
@@ -259,7 +259,7 @@ impl ListDevices {
             Some(client) => Path::of(&["clients", client, "devices"]),
             None => self.filter.of(Path::of(&["devices"])),
         };
-        list::show::<Device>(api, screen, &path, &self.list_flags, "no devices")
+        list::show::<DeviceView>(api, screen, &path, &self.list_flags, "no devices")
     }
 }
 
@@ -272,7 +272,7 @@ impl Link {
     }
 }
 
-impl Events {
+impl ListEvents {
     fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let kind = self.r#type.map(|kind| match kind {
             EventType::Changed => "device.changed",
@@ -284,7 +284,7 @@ impl Events {
             .with_maybe("client", self.client.as_ref())
             .with_maybe("type", kind);
         let path = self.label.iter().fold(path, |path, label| label.narrow(path));
-        self.feed.show::<Event>(api, screen, path, &self.list_flags, "no events")
+        self.feed.show::<EventView>(api, screen, path, &self.list_flags, "no events")
     }
 }
 
@@ -292,7 +292,7 @@ impl Events {
 fn show(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
     let document = api.get(&of(id))?;
     let text = || {
-        let device: Device = api.read(&document)?;
+        let device: DeviceView = api.read(&document)?;
         Ok(device.facts(&clients_of(id, api)?))
     };
     screen.show(&document, text)

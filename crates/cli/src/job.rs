@@ -19,21 +19,21 @@ use super::queue::QueueArgs;
 use super::screen::Screen;
 use super::server::ServerFlags;
 use super::table::{grouped, plain};
-use view::{Acked, Job};
+use view::{AckedView, ShownJob};
 pub(super) use view::{attempt, carried};
 
 /// What can be done with jobs.
 #[derive(Debug, Subcommand)]
 pub enum JobAction {
     /// Publish a job; it is durable when this returns.
-    Publish(Box<publish::Publish>),
+    Publish(Box<publish::PublishJob>),
     /// Take jobs; each is reserved for its ttr, until it is acknowledged or released.
-    Consume(consume::Consume),
+    Consume(consume::ConsumeJobs),
     /// Run a command for each job, its payload on stdin: exit 0 is done, anything else is tried
     /// again. Ctrl-C ends it.
-    Work(work::Work),
+    Work(work::WorkJobs),
     /// Say that jobs are done.
-    Ack(Ack),
+    Ack(AckJobs),
     /// Keep a reservation for longer.
     Extend(Extend),
     /// Give a job back, to be tried again; its last try makes it dead.
@@ -41,7 +41,7 @@ pub enum JobAction {
     /// Show a job without taking it.
     Show(OneJob),
     /// Give a waiting job another payload or time.
-    Change(publish::Change),
+    Change(publish::ChangeJob),
     /// Cancel a job, wherever it stands.
     Cancel(OneJob),
     /// List jobs in order of publishing, without taking them.
@@ -76,7 +76,7 @@ struct HeldJob {
 }
 
 #[derive(Args, Debug)]
-pub struct Ack {
+pub struct AckJobs {
     #[command(flatten)]
     place: QueueArgs,
     /// Reservations, as `job consume` told them.
@@ -143,7 +143,7 @@ impl JobAction {
             Self::Publish(publish) => publish.run(api, screen),
             Self::Consume(consume) => consume.run(api, screen),
             Self::Work(work) => work.run(server, api, screen),
-            Self::Ack(Ack { place, reservations }) => ack(place, reservations, api, screen),
+            Self::Ack(AckJobs { place, reservations }) => ack(place, reservations, api, screen),
             Self::Extend(Extend { held, ttr }) => {
                 let body = json!({ "reservation": held.reservation, "ttr": ttr });
                 api.tell(&held.path("extend"), &body)?;
@@ -152,7 +152,7 @@ impl JobAction {
             Self::Release(release) => release.run(api, screen),
             Self::Show(one) => {
                 let job = api.get(&one.path())?;
-                screen.show(&job, || Ok(api.read::<Job>(&job)?.facts()))
+                screen.show(&job, || Ok(api.read::<ShownJob>(&job)?.facts()))
             }
             Self::Change(change) => change.run(api, screen),
             Self::Cancel(one) => {
@@ -161,7 +161,7 @@ impl JobAction {
             }
             Self::Ls(ListJobs { place, state, list_flags }) => {
                 let path = place.below(&["jobs"]).with_maybe("state", state.map(JobStateFlag::as_str));
-                list::show::<Job>(api, screen, &path, list_flags, "no jobs")
+                list::show::<ShownJob>(api, screen, &path, list_flags, "no jobs")
             }
         }
     }
@@ -203,7 +203,7 @@ impl Release {
 /// Acknowledges, and fails where anything was not acknowledged: a script has to notice.
 fn ack(place: &QueueArgs, reservations: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure> {
     let answer = api.post(&place.below(&["ack"]), &json!({ "reservations": reservations }))?;
-    let Acked { acked, stale } = api.read(&answer)?;
+    let AckedView { acked, stale } = api.read(&answer)?;
     screen.show(&answer, || {
         let stale = stale.iter().map(|reservation| format!("{} holds no longer\n", plain(reservation)));
         Ok(format!("{} acknowledged\n", grouped(acked)) + &stale.collect::<String>())

@@ -14,7 +14,7 @@ use super::failure::Failure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::{grouped, plain};
-use view::{DeadJob, QueueView};
+use view::{DeadJobView, QueueView};
 
 /// What can be done with queues.
 #[derive(Debug, Subcommand)]
@@ -32,7 +32,7 @@ pub enum QueueAction {
     /// Hand out jobs again.
     Resume(QueueArgs),
     /// List jobs that failed for good, the oldest first.
-    Dead(Dead),
+    Dead(ListDead),
     /// Have jobs tried again that failed for good: these, or the oldest.
     Respawn(Respawn),
     /// Drop all jobs that failed for good.
@@ -62,7 +62,7 @@ pub struct ListQueues {
 }
 
 #[derive(Args, Debug)]
-pub struct Dead {
+pub struct ListDead {
     #[command(flatten)]
     place: QueueArgs,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub struct Respawn {
 }
 
 #[derive(Deserialize)]
-struct Respawned {
+struct RespawnedView {
     respawned: u64,
 }
 
@@ -118,8 +118,8 @@ impl QueueAction {
                 api.start(&place.below(&["resume"]))?;
                 screen.tell(&format!("{} hands out jobs\n", place.name()))
             }
-            Self::Dead(Dead { place, list_flags }) => {
-                list::show::<DeadJob>(api, screen, &place.below(&["dead"]), list_flags, "no dead jobs")
+            Self::Dead(ListDead { place, list_flags }) => {
+                list::show::<DeadJobView>(api, screen, &place.below(&["dead"]), list_flags, "no dead jobs")
             }
             Self::Respawn(respawn) => respawn.run(api, screen),
             Self::ClearDead(place) => {
@@ -142,7 +142,7 @@ impl Respawn {
         };
         let answer = api.post(&self.place.below(&["dead", "respawn"]), &which)?;
         screen.show(&answer, || {
-            let Respawned { respawned } = api.read(&answer)?;
+            let RespawnedView { respawned } = api.read(&answer)?;
             Ok(format!("{} to be tried again\n", grouped(respawned)))
         })
     }

@@ -66,7 +66,7 @@ enum Interval {
 }
 
 #[derive(Deserialize)]
-struct Counts {
+struct CountsPage {
     items: Vec<Box<RawValue>>,
 }
 
@@ -82,7 +82,7 @@ struct StatsCount {
 impl Stats {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let answer = api.get(&self.path())?;
-        let Counts { items } = api.read(&answer)?;
+        let CountsPage { items } = api.read(&answer)?;
         if screen.is_for_programs() {
             return items.iter().try_for_each(|item| screen.write_line(item.get()));
         }

@@ -8,7 +8,7 @@ use crate::when::{to_second, with_age};
 
 /// A client. The secret is there only in the answer to its registration.
 #[derive(Deserialize)]
-pub(super) struct Client {
+pub(super) struct ClientView {
     id: String,
     name: String,
     url: String,
@@ -31,7 +31,7 @@ pub(super) struct TestAttempt {
     duration_ms: u64,
 }
 
-impl Client {
+impl ClientView {
     pub(super) fn facts(&self) -> String {
         let mut known = vec![
             ("id", Cell::text(&self.id)),
@@ -54,7 +54,7 @@ impl Client {
 
 const KEEP_IT: &str = "Keep the secret where the client can read it: it is not shown again.\n";
 
-impl Row for Client {
+impl Row for ClientView {
     const HEADINGS: &'static [&'static str] = &["ID", "NAME", "URL", "ENABLED", "CREATED"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -115,7 +115,7 @@ mod tests {
     fn a_secret_is_shown_with_the_advice_to_keep_it() {
         let client =
             r#"{"id":"a","name":"A","url":"http://a","enabled":true,"created_at":"x","secret":"whsec_x"}"#;
-        let client: Client = serde_json::from_str(client).expect("a client");
+        let client: ClientView = serde_json::from_str(client).expect("a client");
         assert!(client.facts().contains("whsec_x\nKeep"), "{}", client.facts());
         assert!(client.cells().iter().all(|cell| *cell != Cell::text("whsec_x")));
     }

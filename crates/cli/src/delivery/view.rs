@@ -9,7 +9,7 @@ use crate::when::{to_millisecond, to_second, with_age};
 
 /// A delivery.
 #[derive(Deserialize)]
-pub(super) struct Delivery {
+pub(super) struct DeliveryView {
     id: String,
     client_id: String,
     device_id: String,
@@ -25,7 +25,7 @@ pub(super) struct Delivery {
 #[derive(Deserialize)]
 pub(super) struct WithAttempts {
     #[serde(flatten)]
-    delivery: Delivery,
+    delivery: DeliveryView,
     attempts: Vec<ShownAttempt>,
 }
 
@@ -46,7 +46,7 @@ impl ShownAttempt {
     }
 }
 
-impl Delivery {
+impl DeliveryView {
     fn status(&self) -> Cell {
         Cell::standing(&self.status, &[(GOOD, &["delivered"]), (BAD, &["failed"]), (OPEN, &["pending"])])
     }
@@ -70,7 +70,7 @@ impl Delivery {
     }
 }
 
-impl Row for Delivery {
+impl Row for DeliveryView {
     const HEADINGS: &'static [&'static str] =
         &["CREATED", "ID", "CLIENT", "DEVICE", "TYPE", "STATUS", "ATTEMPTS", "NEXT"];
 
@@ -89,7 +89,7 @@ impl Row for Delivery {
     }
 }
 
-impl Timed for Delivery {
+impl Timed for DeliveryView {
     fn time(&self) -> &str {
         &self.created_at
     }
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn a_delivery_is_a_row() {
-        let delivery: Delivery = serde_json::from_str(DELIVERY).expect("a delivery");
-        let shown = unstyled(&Table::new(Delivery::HEADINGS).lines(&[delivery.cells()]));
+        let delivery: DeliveryView = serde_json::from_str(DELIVERY).expect("a delivery");
+        let shown = unstyled(&Table::new(DeliveryView::HEADINGS).lines(&[delivery.cells()]));
         assert_eq!(
             shown,
             "CREATED               ID     CLIENT  DEVICE  TYPE            STATUS   ATTEMPTS  NEXT\n\

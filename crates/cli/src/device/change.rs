@@ -3,7 +3,7 @@
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value};
 
-use super::view::Device;
+use super::view::DeviceView;
 use super::{Label, clients_of, of};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
@@ -90,7 +90,7 @@ pub struct SetDevice {
 impl AddDevice {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let device = api.post(&Path::of(&["devices"]), &self.body())?;
-        screen.show(&device, || Ok(api.read::<Device>(&device)?.facts(&[])))
+        screen.show(&device, || Ok(api.read::<DeviceView>(&device)?.facts(&[])))
     }
 
     fn body(&self) -> Map<String, Value> {
@@ -115,7 +115,7 @@ impl AddDevice {
 impl SetDevice {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let device = api.patch(&of(&self.id), &self.body())?;
-        screen.show(&device, || Ok(api.read::<Device>(&device)?.facts(&clients_of(&self.id, api)?)))
+        screen.show(&device, || Ok(api.read::<DeviceView>(&device)?.facts(&clients_of(&self.id, api)?)))
     }
 
     /// The merge patch: what is null is cleared.

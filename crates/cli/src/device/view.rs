@@ -12,7 +12,7 @@ use crate::when::{to_millisecond, to_second, with_age};
 
 /// A device with its state.
 #[derive(Deserialize)]
-pub(super) struct Device {
+pub(super) struct DeviceView {
     pub(super) id: String,
     kind: String,
     address: Option<String>,
@@ -44,7 +44,7 @@ struct ShownState {
 
 /// Something that a device reported.
 #[derive(Deserialize)]
-pub(super) struct Reading {
+pub(super) struct ReadingView {
     pub(super) ts: String,
     data: Box<RawValue>,
     changed: bool,
@@ -52,7 +52,7 @@ pub(super) struct Reading {
 
 /// Something that happened to a device.
 #[derive(Deserialize)]
-pub(super) struct Event {
+pub(super) struct EventView {
     pub(super) ts: String,
     id: String,
     device_id: String,
@@ -62,7 +62,7 @@ pub(super) struct Event {
     previous: Option<Box<RawValue>>,
 }
 
-impl Device {
+impl DeviceView {
     /// When the server last heard of it.
     pub(super) fn last_seen_at(&self) -> Option<&str> {
         self.state.last_seen_at.as_deref()
@@ -116,7 +116,7 @@ fn joined(parts: &[String]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-impl Row for Device {
+impl Row for DeviceView {
     const HEADINGS: &'static [&'static str] =
         &["ID", "KIND", "CONNECTION", "VALUE", "CHANGED", "LAST SEEN", "ADDRESS"];
 
@@ -134,7 +134,7 @@ impl Row for Device {
     }
 }
 
-impl Row for Reading {
+impl Row for ReadingView {
     const HEADINGS: &'static [&'static str] = &["TS", "VALUE", ""];
 
     fn cells(&self) -> Vec<Cell> {
@@ -147,19 +147,19 @@ impl Row for Reading {
     }
 }
 
-impl Timed for Reading {
+impl Timed for ReadingView {
     fn time(&self) -> &str {
         &self.ts
     }
 }
 
-impl Timed for Event {
+impl Timed for EventView {
     fn time(&self) -> &str {
         &self.ts
     }
 }
 
-impl Row for Event {
+impl Row for EventView {
     const HEADINGS: &'static [&'static str] =
         &["TS", "ID", "DEVICE", "TYPE", "SEQUENCE", "PREVIOUS", "VALUE"];
 
@@ -176,7 +176,7 @@ impl Row for Event {
     }
 }
 
-impl Reading {
+impl ReadingView {
     /// What it says, in a line of a device that is watched.
     pub(super) fn line(&self) -> Vec<Cell> {
         let time = Cell::text(&to_millisecond(&self.ts)).styled(FAINT);
@@ -184,7 +184,7 @@ impl Reading {
     }
 }
 
-impl Event {
+impl EventView {
     /// What it says, in a line of a device that is watched.
     pub(super) fn line(&self) -> Vec<Cell> {
         let text = |value: &Option<Box<RawValue>>| value.as_deref().map_or("-", RawValue::get).to_owned();
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_device_is_a_row_with_its_value_as_it_came() {
         assert_eq!(
-            rows::<Device>(&[DEVICE]),
+            rows::<DeviceView>(&[DEVICE]),
             "ID     KIND  CONNECTION  VALUE      CHANGED               LAST SEEN  ADDRESS\n\
              lock7  lock  lost        {\"t\":21.50}  2026-11-21 01:02:03Z  -          12 Harbour St\n"
                 .replace("VALUE      ", "VALUE        ")
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_device_alone_is_shown_with_who_is_told() {
-        let device: Device = serde_json::from_str(DEVICE).expect("a device");
+        let device: DeviceView = serde_json::from_str(DEVICE).expect("a device");
         let text = unstyled(&device.facts(&["acme".to_owned(), "beta".to_owned()]));
         assert!(text.contains("labels         site=12, wing=b\n"), "{text}");
         assert!(text.ends_with("connection     lost\ntold           acme, beta\n"), "{text}");
@@ -253,13 +253,13 @@ mod tests {
         let event = r#"{"id":"evt_1","device_id":"lock7","type":"device.changed","ts":"2026-11-21T01:02:03.456Z",
             "sequence":7,"value":1,"previous":null}"#;
         assert_eq!(
-            rows::<Event>(&[event]),
+            rows::<EventView>(&[event]),
             "TS                        ID     DEVICE  TYPE     SEQUENCE  PREVIOUS  VALUE\n\
              2026-11-21 01:02:03.456Z  evt_1  lock7   changed         7  -         1\n"
         );
         let same = r#"{"ts":"2026-11-21T01:02:03.456Z","data":"open","changed":false}"#;
         assert_eq!(
-            rows::<Reading>(&[same, &same.replace("false", "true")]),
+            rows::<ReadingView>(&[same, &same.replace("false", "true")]),
             "TS                        VALUE\n\
              2026-11-21 01:02:03.456Z  \"open\"\n\
              2026-11-21 01:02:03.456Z  \"open\"  changed\n"

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::follower::Follower;
-use super::view::{Device, Event, Reading};
+use super::view::{DeviceView, EventView, ReadingView};
 use super::{below, of};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ use crate::screen::Screen;
 use crate::table::{self, Cell};
 
 #[derive(Args, Debug)]
-pub struct Watch {
+pub struct WatchDevice {
     /// The device.
     #[arg(value_name = "DEVICE")]
     id: String,
@@ -55,7 +55,7 @@ trait Watched: DeserializeOwned {
     fn cells(&self) -> Vec<Cell>;
 }
 
-impl Watched for Event {
+impl Watched for EventView {
     const WHAT: &'static str = "event";
 
     fn ts(&self) -> &str {
@@ -67,7 +67,7 @@ impl Watched for Event {
     }
 }
 
-impl Watched for Reading {
+impl Watched for ReadingView {
     const WHAT: &'static str = "reading";
 
     fn ts(&self) -> &str {
@@ -79,13 +79,13 @@ impl Watched for Reading {
     }
 }
 
-impl Watch {
+impl WatchDevice {
     /// Ends only by a failure: the device is gone, or nobody reads any more.
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let mut feeds = Feeds::at_their_end(&self.id, api)?;
         // After the feeds, so that what happens meanwhile is told.
         let state = api.get(&feeds.device)?;
-        let device: Device = api.read(&state)?;
+        let device: DeviceView = api.read(&state)?;
         screen.show_as("state", &state, || table::line(&device.line()))?;
         loop {
             screen.flush()?;
@@ -103,8 +103,8 @@ impl Feeds {
         let events = Path::of(&["events"]).with("device", id);
         let readings = below(id, "readings");
         // A device that is not there has an empty feed of events; its readings say so.
-        let last_reading = newest::<Reading>(&readings, api)?;
-        let last_event = newest::<Event>(&events, api)?;
+        let last_reading = newest::<ReadingView>(&readings, api)?;
+        let last_event = newest::<EventView>(&events, api)?;
         let mut feeds = Self {
             device: of(id),
             events: (events, Follower::behind(last_event)),
@@ -116,10 +116,10 @@ impl Feeds {
 
     /// What is new in both feeds, in order of time; what is in one feed stays in its order.
     fn look(&mut self, api: &Api) -> Result<Vec<FeedItem>, Failure> {
-        let device: Device = api.read(&api.get(&self.device)?)?;
+        let device: DeviceView = api.read(&api.get(&self.device)?)?;
         let present = device.last_seen_at().map(|text| moment(text, api)).transpose()?;
-        let mut items = look::<Event>(&mut self.events, None, api)?;
-        items.extend(look::<Reading>(&mut self.readings, present, api)?);
+        let mut items = look::<EventView>(&mut self.events, None, api)?;
+        items.extend(look::<ReadingView>(&mut self.readings, present, api)?);
         items.sort_by_key(|new| new.ts);
         Ok(items)
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::view::{self, Consumed, ConsumedJobs};
+use super::view::{self, ConsumedJobs, ConsumedView};
 use crate::api::{Api, Path};
 use crate::failure::Failure;
 use crate::list::Row;
@@ -19,7 +19,7 @@ use crate::table::Table;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Args, Debug)]
-pub struct Consume {
+pub struct ConsumeJobs {
     /// The namespace.
     #[arg(value_name = "NAMESPACE")]
     namespace: String,
@@ -40,7 +40,7 @@ pub struct Consume {
     ack: bool,
 }
 
-impl Consume {
+impl ConsumeJobs {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let ConsumedJobs { jobs } = self.take(api)?;
         if jobs.is_empty() {
@@ -49,7 +49,7 @@ impl Consume {
             }
             return Ok(());
         }
-        let read = jobs.iter().map(|job| api.read(job)).collect::<Result<Vec<Consumed>, _>>()?;
+        let read = jobs.iter().map(|job| api.read(job)).collect::<Result<Vec<ConsumedView>, _>>()?;
         show(screen, &jobs, &read)?;
         // Durable at the server and seen here: only then may it be forgotten there.
         screen.flush()?;
@@ -71,12 +71,12 @@ impl Consume {
         }
     }
 
-    fn acknowledge(&self, api: &Api, jobs: &[Consumed]) -> Result<(), Failure> {
+    fn acknowledge(&self, api: &Api, jobs: &[ConsumedView]) -> Result<(), Failure> {
         let mut stale = 0;
         for (queue, reservations) in view::by_queue(jobs) {
             let path = Path::of(&["queues", &self.namespace, queue, "ack"]);
             let answer = api.post(&path, &json!({ "reservations": reservations }))?;
-            stale += api.read::<view::Acked>(&answer)?.stale.len();
+            stale += api.read::<view::AckedView>(&answer)?.stale.len();
         }
         match stale {
             0 => Ok(()),
@@ -85,11 +85,11 @@ impl Consume {
     }
 }
 
-fn show(screen: &mut Screen, jobs: &[Box<RawValue>], read: &[Consumed]) -> Result<(), Failure> {
+fn show(screen: &mut Screen, jobs: &[Box<RawValue>], read: &[ConsumedView]) -> Result<(), Failure> {
     if screen.is_for_programs() {
         return jobs.iter().try_for_each(|job| screen.write_line(job.get()));
     }
     let rows: Vec<_> = read.iter().map(Row::cells).collect();
-    let mut table = Table::new(Consumed::HEADINGS).within(screen.width());
+    let mut table = Table::new(ConsumedView::HEADINGS).within(screen.width());
     screen.tell(&table.lines(&rows))
 }

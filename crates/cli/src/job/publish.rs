@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::OneJob;
-use super::view::{Job, Published};
+use super::view::{PublishedView, ShownJob};
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::payload_flags::PayloadFlags;
@@ -14,7 +14,7 @@ use crate::screen::Screen;
 
 /// When a job runs.
 #[derive(Args, Debug)]
-struct Due {
+struct DueFlags {
     /// Not before this is over (30s, 2h30m).
     #[arg(long, value_name = "DURATION", group = "due")]
     delay: Option<String>,
@@ -24,13 +24,13 @@ struct Due {
 }
 
 #[derive(Args, Debug)]
-pub struct Publish {
+pub struct PublishJob {
     #[command(flatten)]
     place: QueueArgs,
     #[command(flatten)]
     carried: PayloadFlags,
     #[command(flatten)]
-    due: Due,
+    due: DueFlags,
     /// Drop it if it was not done by then (1h, 7d).
     #[arg(long, value_name = "DURATION")]
     ttl: Option<String>,
@@ -65,13 +65,13 @@ pub struct Publish {
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("changes").required(true).multiple(true).args(["payload", "file", "delay", "run_at"]))]
-pub struct Change {
+pub struct ChangeJob {
     #[command(flatten)]
     one: OneJob,
     #[command(flatten)]
     carried: PayloadFlags,
     #[command(flatten)]
-    due: Due,
+    due: DueFlags,
 }
 
 /// What to do when another job has the alias.
@@ -88,7 +88,7 @@ enum OnConflict {
 
 /// A job, or a change of one, on its way out.
 #[derive(Serialize)]
-struct Body<'a> {
+struct PublishBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,11 +98,11 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     run_at: Option<&'a str>,
     #[serde(flatten)]
-    terms: Option<Terms<'a>>,
+    terms: Option<TermsBody<'a>>,
 }
 
 #[derive(Serialize)]
-struct Terms<'a> {
+struct TermsBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,17 +123,17 @@ struct Terms<'a> {
     executions: Option<u32>,
 }
 
-impl Publish {
+impl PublishJob {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = self.place.below(&["jobs"]);
         let answer = api.post_once(&path, &self.body()?, self.idempotency_key.as_deref())?;
-        screen.show(&answer, || Ok(api.read::<Published>(&answer)?.to_text()))
+        screen.show(&answer, || Ok(api.read::<PublishedView>(&answer)?.to_text()))
     }
 
-    fn body(&self) -> Result<Body<'_>, Failure> {
+    fn body(&self) -> Result<PublishBody<'_>, Failure> {
         let (payload, payload_base64) = self.carried.read()?;
         let nothing = payload.is_none() && payload_base64.is_none();
-        let terms = Terms {
+        let terms = TermsBody {
             ttl: self.ttl.as_deref(),
             tries: self.tries,
             alias: self.alias.as_deref(),
@@ -144,7 +144,7 @@ impl Publish {
             tz: self.tz.as_deref(),
             executions: self.executions,
         };
-        Ok(Body {
+        Ok(PublishBody {
             payload: payload.or_else(|| nothing.then(|| RawValue::NULL.to_owned())),
             payload_base64,
             delay: self.due.delay.as_deref(),
@@ -154,13 +154,13 @@ impl Publish {
     }
 }
 
-impl Change {
+impl ChangeJob {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let (payload, payload_base64) = self.carried.read()?;
         let (delay, run_at) = (self.due.delay.as_deref(), self.due.run_at.as_deref());
-        let body = Body { payload, payload_base64, delay, run_at, terms: None };
+        let body = PublishBody { payload, payload_base64, delay, run_at, terms: None };
         let job = api.patch(&self.one.path(), &body)?;
-        screen.show(&job, || Ok(api.read::<Job>(&job)?.facts()))
+        screen.show(&job, || Ok(api.read::<ShownJob>(&job)?.facts()))
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        publish: Publish,
+        publish: PublishJob,
     }
 
     fn body(words: &[&str]) -> Option<String> {

@@ -11,20 +11,21 @@ use crate::when::{to_millisecond, to_second, with_age};
 
 /// Jobs that were published.
 #[derive(Deserialize)]
-pub(super) struct Published {
-    jobs: Vec<PublishedJob>,
+pub(super) struct PublishedView {
+    jobs: Vec<PublishedJobView>,
 }
 
 #[derive(Deserialize)]
-struct PublishedJob {
+struct PublishedJobView {
     id: String,
     run_at: String,
 }
 
-impl Published {
+impl PublishedView {
     pub(super) fn to_text(&self) -> String {
-        let line =
-            |job: &PublishedJob| format!("{} is due at {}\n", plain(&job.id), to_millisecond(&job.run_at));
+        let line = |job: &PublishedJobView| {
+            format!("{} is due at {}\n", plain(&job.id), to_millisecond(&job.run_at))
+        };
         self.jobs.iter().map(line).collect()
     }
 }
@@ -37,7 +38,7 @@ pub(super) struct ConsumedJobs {
 
 /// A job that was taken.
 #[derive(Deserialize)]
-pub(super) struct Consumed {
+pub(super) struct ConsumedView {
     id: String,
     queue: String,
     payload: Option<Box<RawValue>>,
@@ -47,7 +48,7 @@ pub(super) struct Consumed {
     reservation: String,
 }
 
-impl Row for Consumed {
+impl Row for ConsumedView {
     const HEADINGS: &'static [&'static str] = &["ID", "QUEUE", "TRY", "RESERVATION", "PAYLOAD"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -63,7 +64,7 @@ impl Row for Consumed {
 }
 
 /// The reservations of each queue.
-pub(super) fn by_queue(jobs: &[Consumed]) -> BTreeMap<&str, Vec<&str>> {
+pub(super) fn by_queue(jobs: &[ConsumedView]) -> BTreeMap<&str, Vec<&str>> {
     let mut queues: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for job in jobs {
         queues.entry(&job.queue).or_default().push(&job.reservation);
@@ -73,14 +74,14 @@ pub(super) fn by_queue(jobs: &[Consumed]) -> BTreeMap<&str, Vec<&str>> {
 
 /// What became of acknowledgements.
 #[derive(Deserialize)]
-pub(super) struct Acked {
+pub(super) struct AckedView {
     pub(super) acked: u64,
     pub(super) stale: Vec<String>,
 }
 
 /// A job that was looked at.
 #[derive(Deserialize)]
-pub(super) struct Job {
+pub(super) struct ShownJob {
     id: String,
     queue: String,
     state: String,
@@ -98,7 +99,7 @@ pub(super) struct Job {
     executions_left: Option<u64>,
 }
 
-impl Job {
+impl ShownJob {
     pub(super) fn facts(&self) -> String {
         let mut shown = vec![
             ("id", Cell::text(&self.id)),
@@ -141,7 +142,7 @@ impl Job {
     }
 }
 
-impl Row for Job {
+impl Row for ShownJob {
     const HEADINGS: &'static [&'static str] = &["ID", "STATE", "DUE", "TRY", "ALIAS", "GROUP", "PAYLOAD"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -186,9 +187,9 @@ mod tests {
 
     #[test]
     fn a_job_is_a_row_and_alone_has_all_facts() {
-        let job: Job = serde_json::from_str(JOB).expect("a job");
+        let job: ShownJob = serde_json::from_str(JOB).expect("a job");
         assert_eq!(
-            unstyled(&Table::new(Job::HEADINGS).lines(&[job.cells()])),
+            unstyled(&Table::new(ShownJob::HEADINGS).lines(&[job.cells()])),
             "ID   STATE      DUE                   TRY  ALIAS  GROUP  PAYLOAD\n\
              01J  scheduled  2026-11-21 01:02:03Z  0/5  a      -      {\"to\":\"ann\"}\n"
         );
@@ -207,7 +208,7 @@ mod tests {
             ),
             (r#""cron":"0 9 * * 1""#, "cron        0 9 * * 1\nzone        UTC\nexecutions  no end\n"),
         ] {
-            let job: Job = serde_json::from_str(&JOB.replace(r#""alias":"a""#, fields)).expect("a job");
+            let job: ShownJob = serde_json::from_str(&JOB.replace(r#""alias":"a""#, fields)).expect("a job");
             let facts = unstyled(&job.facts());
             assert!(facts.ends_with(says), "{facts}");
         }
@@ -220,7 +221,7 @@ mod tests {
             (r#""payload":1.50"#, "1.50"),
             (r#""payload_base64":"AP8=""#, "base64:AP8="),
         ] {
-            let job: Job =
+            let job: ShownJob =
                 serde_json::from_str(&JOB.replace(r#""payload":{"to":"ann"}"#, payload)).expect("a job");
             assert_eq!(job.carried(), shows);
         }

@@ -27,7 +27,7 @@ use log::WorkLog;
 use program::Program;
 
 #[derive(Args, Debug)]
-pub struct Work {
+pub struct WorkJobs {
     /// The namespace.
     #[arg(value_name = "NAMESPACE")]
     namespace: String,
@@ -56,7 +56,7 @@ pub struct Work {
     command: Vec<OsString>,
 }
 
-impl Work {
+impl WorkJobs {
     pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         // Before any job is taken: a slip of the pen must not use up the tries of a whole queue.
         let program = Program::new(&self.command).map_err(Failure::Usage)?;

@@ -25,7 +25,7 @@ pub(super) struct QueueView {
     oldest_ready_ms: Option<u64>,
     rates: Option<RatesView>,
     paused: bool,
-    settings: Settings,
+    settings: QueueSettingsView,
 }
 
 /// Jobs a second, over about the last minute.
@@ -37,7 +37,7 @@ struct RatesView {
 }
 
 #[derive(Deserialize)]
-struct Settings {
+struct QueueSettingsView {
     order: String,
     concurrency: Option<u64>,
     rate: Option<Value>,
@@ -48,7 +48,7 @@ struct Settings {
 
 impl QueueView {
     pub(super) fn facts(&self) -> String {
-        let Settings { order, concurrency, rate, jobs_max, dead_max, dead_max_age } = &self.settings;
+        let QueueSettingsView { order, concurrency, rate, jobs_max, dead_max, dead_max_age } = &self.settings;
         let limit = |limit: &Option<u64>| limit.map_or_else(none, Cell::number);
         let a_second = |of: fn(&RatesView) -> f64| {
             Cell::maybe(self.rates.as_ref().map(|rates| format!("{}/s", of(rates))).as_deref())
@@ -117,7 +117,7 @@ impl Row for QueueView {
 
 /// A job that failed for good.
 #[derive(Deserialize)]
-pub(super) struct DeadJob {
+pub(super) struct DeadJobView {
     id: String,
     payload: Option<Box<RawValue>>,
     payload_base64: Option<String>,
@@ -128,7 +128,7 @@ pub(super) struct DeadJob {
     died_at: String,
 }
 
-impl Row for DeadJob {
+impl Row for DeadJobView {
     const HEADINGS: &'static [&'static str] = &["DIED", "ID", "TRY", "REASON", "ERROR", "PAYLOAD"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -178,9 +178,9 @@ mod tests {
     fn a_dead_job_is_a_row() {
         let dead = r#"{"id":"01J","payload":7,"attempt":3,"tries":3,"reason":"released","error":"no paper",
             "died_at":"2026-11-21T01:02:03.456Z"}"#;
-        let dead: DeadJob = serde_json::from_str(dead).expect("a dead job");
+        let dead: DeadJobView = serde_json::from_str(dead).expect("a dead job");
         assert_eq!(
-            unstyled(&Table::new(DeadJob::HEADINGS).lines(&[dead.cells()])),
+            unstyled(&Table::new(DeadJobView::HEADINGS).lines(&[dead.cells()])),
             "DIED                  ID   TRY  REASON    ERROR     PAYLOAD\n\
              2026-11-21 01:02:03Z  01J  3/3  released  no paper  7\n"
         );

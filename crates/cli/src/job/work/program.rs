@@ -25,12 +25,12 @@ const PATH_DEFAULT: &str = "/bin:/usr/bin";
 #[derive(Clone)]
 pub(super) struct Program {
     words: Arc<[OsString]>,
-    broken: Arc<Broken>,
+    broken: Arc<BrokenProgram>,
 }
 
 /// What is known once the command could not be started.
 #[derive(Default)]
-struct Broken {
+struct BrokenProgram {
     is_so: CancellationToken,
     why: Mutex<Option<String>>,
     /// The queues and ids of jobs whose last try went with that.
@@ -65,7 +65,7 @@ impl Program {
     /// The worker has to stop, and somebody else may have the job at once.
     fn breaks(&self, job: &Job, error: &dyn Display) -> Failure {
         let why = self.not_started(error);
-        let Broken { is_so, why: told, last_tries } = &*self.broken;
+        let BrokenProgram { is_so, why: told, last_tries } = &*self.broken;
         told.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.clone());
         if job.is_last_try() {
             let mut last_tries = last_tries.lock().unwrap_or_else(PoisonError::into_inner);
