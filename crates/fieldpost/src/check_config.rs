@@ -48,4 +48,19 @@ mod tests {
              FILE:4:1: notify.max_attempts: 0 is out of range; write a whole number from 1 to 1000\n",
         );
     }
+
+    #[test]
+    fn a_secret_that_cannot_be_read_is_told_where_its_file_is_named() {
+        check(
+            "[[storages]]\nname = \"bucket\"\nkind = \"s3\"\nurl = \"s3://blocks\"\naccess_key = \"a\"\n\
+             secret_key_file = \"/nope/secret\"\n\
+             [[storages]]\nname = \"table\"\nkind = \"postgres\"\nurl = \"postgres://u@db/blocks\"\n\
+             password_file = \"/dev/null\"\n",
+            false,
+            "FILE:6:1: storages.secret_key_file: /nope/secret cannot be read: No such file or directory \
+             (os error 2); write the path of a file that holds the secret and nothing else\n\
+             FILE:11:1: storages.password_file: /dev/null is empty; write the path of a file that holds \
+             the secret and nothing else\n",
+        );
+    }
 }

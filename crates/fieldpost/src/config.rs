@@ -6,8 +6,7 @@
 //! its file and line or the name of its variable.
 //!
 //! Nothing here opens a socket or makes a directory; what a setting means is told where it is used.
-//! Whoever loads settings says how the files of a certificate are checked, so that what is wrong
-//! with them is told like any other mistake.
+//! Files that settings name are checked too, those of a certificate as the caller says.
 
 mod auth;
 mod campaigns;
@@ -24,6 +23,7 @@ mod notices;
 mod operations;
 mod reader;
 mod relay;
+pub(crate) mod secret_file;
 mod shape;
 mod storages;
 mod streams;
@@ -299,7 +299,7 @@ impl Settings {
     /// the files of a certificate.
     ///
     /// # Errors
-    /// Every mistake of every layer, every listener off loopback, and every fault of a certificate.
+    /// Every mistake of every layer, and every fault of the files that they name.
     pub(crate) fn load(
         file: Option<&Path>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -331,7 +331,7 @@ impl Settings {
         for Fault { key, wrong, right } in settings.tls.iter().flat_map(faults_of) {
             from.refuse(key, &wrong, right);
         }
-        storages::are_apart(&settings.storages, &settings.data_dir, &mut from);
+        storages::look(&settings.storages, &settings.data_dir, &mut from);
         let in_force = from.in_force();
         from.finish(settings).map(|settings| (settings, in_force))
     }

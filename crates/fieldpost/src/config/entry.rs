@@ -31,6 +31,11 @@ impl Entry {
         Self { key, heading, origin, fields: fields.into_iter().collect(), known: Vec::new() }
     }
 
+    /// Where a field was written, unless it was taken.
+    pub(super) fn origin_of(&self, field: &str) -> Option<Origin> {
+        self.fields.get(field).map(|given| given.origin.clone())
+    }
+
     /// A field as it was written.
     pub(super) fn take(&mut self, field: &'static str) -> Option<Given> {
         self.known.push(field);

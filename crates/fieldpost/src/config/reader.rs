@@ -5,11 +5,13 @@
 //! the end; the default file, at the bottom, is right by test.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use super::entry::Entry;
 use super::in_force::InForce;
 use super::layers::{Given, Layers, Written, nearest};
 use super::mistake::{ConfigErrors, Mistake, Origin};
+use super::secret_file::{self, SecretFile};
 use super::shape::{Exposure, Shape};
 
 /// A value that was read, and where it came from.
@@ -26,12 +28,14 @@ pub(super) struct Reader {
     known: BTreeSet<String>,
     exposures: BTreeMap<String, Exposure>,
     mistakes: Vec<Mistake>,
+    /// Files with secrets, each with the place and the key that name it.
+    secrets: Vec<(Origin, String, PathBuf)>,
 }
 
 impl Reader {
     pub(super) fn new(mut layers: Layers) -> Self {
         let mistakes = std::mem::take(&mut layers.mistakes);
-        Self { layers, known: BTreeSet::new(), exposures: BTreeMap::new(), mistakes }
+        Self { layers, known: BTreeSet::new(), exposures: BTreeMap::new(), mistakes, secrets: Vec::new() }
     }
 
     /// The value of the highest layer that has a right one; every wrong one is a mistake.
@@ -146,6 +150,21 @@ impl Reader {
     /// Notes a mistake at a place.
     pub(super) fn refuse_at(&mut self, origin: Origin, key: &str, wrong: String, right: String) {
         self.mistakes.push(Mistake { origin, key: key.to_owned(), wrong, right });
+    }
+
+    /// Notes that a key names a file with a secret, which is looked at when everything is read.
+    pub(super) fn note_secret(&mut self, named_at: Option<Origin>, key: &str, file: Option<&Path>) {
+        let named = named_at.zip(file);
+        self.secrets.extend(named.map(|(origin, file)| (origin, key.to_owned(), file.to_owned())));
+    }
+
+    /// A file whose secret cannot be read is a mistake where it is named.
+    pub(super) fn look_at_secrets(&mut self) {
+        for (origin, key, file) in std::mem::take(&mut self.secrets) {
+            if let Err(wrong) = secret_file::read(&file) {
+                self.refuse_at(origin, &key, wrong, format!("write {}", SecretFile.right()));
+            }
+        }
     }
 
     /// The settings, if neither they nor any key that nobody asked for is a mistake.

@@ -1,5 +1,5 @@
 //! `[[storages]]`: where blocks of streams may go, beside the data directory. Files of secrets are
-//! named here, and read when the server starts.
+//! named here; what they hold is in no setting.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use ::storages::{S3Settings, check_postgres_url};
 
 use super::entry::Entry;
 use super::reader::Reader;
+use super::secret_file::SecretFile;
 use super::shape::{Directory, Exposure, Shape, Word, text};
 
 /// Most storages: each has a worker.
@@ -78,9 +79,15 @@ pub(super) fn read(from: &mut Reader) -> Vec<StorageEntry> {
     all
 }
 
+/// Looks at the folders and files that storages name.
+pub(super) fn look(all: &[StorageEntry], data_dir: &Path, from: &mut Reader) {
+    from.look_at_secrets();
+    are_apart(all, data_dir, from);
+}
+
 /// What lies in one place twice would be deleted twice: each storage needs a place of its own,
 /// which is not the data directory either. Folders are looked at: a link may lead to another one.
-pub(super) fn are_apart(all: &[StorageEntry], data_dir: &Path, from: &mut Reader) {
+fn are_apart(all: &[StorageEntry], data_dir: &Path, from: &mut Reader) {
     let data_dir = real_path(data_dir);
     for (place, StorageEntry { name, kind }) in all.iter().enumerate() {
         let met = all[..place].iter().find(|earlier| meets(&earlier.kind, kind));
@@ -130,7 +137,9 @@ fn read_kind(from: &mut Reader, entry: &mut Entry, kind: StorageKindName) -> Opt
         StorageKindName::S3 => {
             let url = entry.required(from, "url", &PlainText);
             let access_key = entry.required(from, "access_key", &PlainText);
+            let named_at = entry.origin_of("secret_key_file");
             let file = entry.required(from, "secret_key_file", &SecretFile);
+            from.note_secret(named_at, &entry.key_of("secret_key_file"), file.as_deref());
             let settings = S3Settings {
                 url: url?,
                 endpoint: entry.optional(from, "endpoint", &PlainText),
@@ -149,7 +158,9 @@ fn read_kind(from: &mut Reader, entry: &mut Entry, kind: StorageKindName) -> Opt
         }
         StorageKindName::Postgres => {
             let url = entry.required(from, "url", &PostgresUrl);
+            let named_at = entry.origin_of("password_file");
             let file = entry.optional(from, "password_file", &SecretFile);
+            from.note_secret(named_at, &entry.key_of("password_file"), file.as_deref());
             url.map(|url| StorageEntryKind::Postgres(HiddenUrl(url), file))
         }
     }
@@ -192,22 +203,6 @@ impl Shape for PlainText {
 
     fn right(&self) -> String {
         "a text in quotes".to_owned()
-    }
-}
-
-/// A file with a secret.
-struct SecretFile;
-
-impl Shape for SecretFile {
-    const EXPOSURE: Exposure = Exposure::Shown;
-    type Value = PathBuf;
-
-    fn parse(&self, written: &super::layers::Written) -> Result<PathBuf, String> {
-        Directory.parse(written)
-    }
-
-    fn right(&self) -> String {
-        "the path of a file that holds the secret and nothing else".to_owned()
     }
 }
 

@@ -1,12 +1,11 @@
 //! The storages of blocks, opened with the secrets that their files hold.
 
-use std::fs;
 use std::path::Path;
 
 use ::storages::{BlockStorageKind, PostgresLogin, StorageSettings};
 use store::BlockStorages;
 
-use crate::config::{StorageEntry, StorageEntryKind};
+use crate::config::{StorageEntry, StorageEntryKind, secret_file};
 
 /// Opens those of a server, whose folders are made once.
 ///
@@ -26,7 +25,8 @@ pub(crate) fn open_to_look(entries: &[StorageEntry]) -> Result<BlockStorages, St
 
 fn with_secrets(entries: &[StorageEntry]) -> Result<Vec<StorageSettings>, String> {
     let all = entries.iter().map(|StorageEntry { name, kind }| {
-        let secret = |file: &Path| secret_of(file).map_err(|error| format!("storage {name:?}: {error}"));
+        let secret =
+            |file: &Path| secret_file::read(file).map_err(|wrong| format!("storage {name:?}: {wrong}"));
         let kind = match kind {
             StorageEntryKind::Disk(path) => BlockStorageKind::Disk(path.clone()),
             StorageEntryKind::S3(settings, file) => {
@@ -41,11 +41,4 @@ fn with_secrets(entries: &[StorageEntry]) -> Result<Vec<StorageSettings>, String
         Ok(StorageSettings { name: name.as_str().into(), kind })
     });
     all.collect()
-}
-
-fn secret_of(file: &Path) -> Result<String, String> {
-    let shown = file.display();
-    let text = fs::read_to_string(file).map_err(|error| format!("the secret in {shown}: {error}"))?;
-    let secret = text.trim_end_matches(['\r', '\n']);
-    if secret.is_empty() { Err(format!("the secret in {shown}: it is empty")) } else { Ok(secret.to_owned()) }
 }

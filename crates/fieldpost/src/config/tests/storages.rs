@@ -61,9 +61,11 @@ fn two_storages_in_one_place_are_refused_with_both_names() {
     let disk = |name: &str, path: &str| {
         format!("[[storages]]\nname = \"{name}\"\nkind = \"disk\"\npath = \"{}\"\n", at(path).display())
     };
+    std::fs::write(at("secret"), "s\n").expect("is written");
     let bucket = |name: &str, url: &str| {
         format!(
-            "[[storages]]\nname = \"{name}\"\nkind = \"s3\"\nurl = \"{url}\"\naccess_key = \"a\"\nsecret_key_file = \"f\"\n"
+            "[[storages]]\nname = \"{name}\"\nkind = \"s3\"\nurl = \"{url}\"\naccess_key = \"a\"\nsecret_key_file = \"{}\"\n",
+            at("secret").display()
         )
     };
     let table = |name: &str, url: &str| {
