@@ -93,6 +93,12 @@ const METHODS: [(&str, Service, &str, bool); 41] = [
     ("/grpc.health.v1.Health/Watch", Service::Health, "Watch", true),
 ];
 
+/// Whether a service of this name, such as `fieldpost.v1.Jobs`, is served.
+pub(crate) fn is_served(name: &str) -> bool {
+    let mut services = METHODS.iter().filter_map(|(path, ..)| path.strip_prefix('/')?.split_once('/'));
+    services.any(|(service, _)| service == name)
+}
+
 /// Those that leave a line in the log.
 const CHANGES: [&str; 7] = [
     "Commands.Cancel",
@@ -316,6 +322,7 @@ mod tests {
         for text in described {
             let (_, service) = text.split_once("\nservice ").expect("a service");
             let (service, calls) = service.split_once(' ').expect("its name");
+            assert!(is_served(&format!("fieldpost.v1.{service}")), "{service}");
             for line in calls.lines().filter_map(|line| line.strip_prefix("  rpc ")) {
                 let (name, _) = line.split_once('(').expect("its message");
                 let method = Method::at(&format!("/fieldpost.v1.{service}/{name}"));
@@ -330,6 +337,7 @@ mod tests {
             }
         }
         assert_eq!(found, METHODS.len() - 2, "the others are of the health service");
+        assert!(!is_served("fieldpost.v1.Nothing") && !is_served("fieldpost.v1.Jobs/Ack"));
     }
 
     #[test]

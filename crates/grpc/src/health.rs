@@ -13,15 +13,13 @@ use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
+use crate::calls;
 use crate::status::status;
 use crate::stopping::Stop;
 use crate::watches::Replaced;
 
 /// How often whoever watches is looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The services that may be asked for by name; the server as a whole has none.
-const NAMES: [&str; 5] =
-    ["", "fieldpost.v1.Jobs", "fieldpost.v1.Reports", "fieldpost.v1.Commands", "fieldpost.v1.Rollouts"];
 
 /// Knows whether the server serves.
 #[derive(Clone)]
@@ -68,6 +66,11 @@ impl Health {
     }
 }
 
+/// Whether there is a service of this name; the server as a whole has none.
+fn is_known(service: &str) -> bool {
+    service.is_empty() || calls::is_served(service)
+}
+
 async fn is_replaced(replaced: &mut Option<Replaced>) {
     match replaced {
         Some(replaced) => replaced.told().await,
@@ -90,7 +93,7 @@ impl health_server::Health for Health {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        if NAMES.contains(&request.get_ref().service.as_str()) {
+        if is_known(&request.get_ref().service) {
             Ok(Response::new(answer(self.now())))
         } else {
             Err(Status::not_found("there is no such service here"))
@@ -103,8 +106,8 @@ impl health_server::Health for Health {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let known = NAMES.contains(&request.get_ref().service.as_str());
-        let first = if known { self.now() } else { ServingStatus::ServiceUnknown };
+        let first =
+            if is_known(&request.get_ref().service) { self.now() } else { ServingStatus::ServiceUnknown };
         let begun = (self.clone(), None, request.extensions().get::<Replaced>().cloned());
         let watching = stream::unfold(Some(begun), move |watch| async move {
             let (mut health, told, mut replaced) = watch?;

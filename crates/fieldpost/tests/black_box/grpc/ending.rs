@@ -101,11 +101,15 @@ async fn killed_at_work_it_forgets_no_job_and_repeats_none_that_was_done() {
 async fn health_is_told_to_whoever_asks() {
     let mut rig = Rig::start().await;
     let mut health = HealthClient::new(rig.channel().await);
-    for service in ["", "fieldpost.v1.Jobs", "fieldpost.v1.Reports"] {
-        let request = HealthCheckRequest { service: service.to_owned() };
-        let status = health.check(request).await.expect("known").into_inner().status();
-        assert_eq!(status, ServingStatus::Serving, "{service}");
+    let services = ["Jobs", "Reports", "Commands", "Rollouts", "Tasks", "Streams", "Coordination"]
+        .map(|service| format!("fieldpost.v1.{service}"));
+    for service in services.into_iter().chain([String::new()]) {
+        let request = HealthCheckRequest { service };
+        let told = health.check(request.clone()).await.expect("known").into_inner().status();
+        assert_eq!(told, ServingStatus::Serving, "{request:?}");
     }
+    let request = HealthCheckRequest { service: "fieldpost.v1.Nothing".to_owned() };
+    assert_eq!(health.check(request).await.expect_err("unknown").code(), Code::NotFound);
     let mut watching = health.watch(HealthCheckRequest::default()).await.expect("known").into_inner();
     let first = watching.message().await.expect("no refusal").expect("a first one");
     assert_eq!(first.status(), ServingStatus::Serving);
