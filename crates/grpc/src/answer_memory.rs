@@ -54,6 +54,7 @@ impl AnswerMemory {
             return Ok(Response::new(answer));
         }
         let busy = || {
+            self.memory.count_refusal();
             let detail = "answers that callers do not take have all the memory for them; try again soon";
             Problem::new(503, "busy", detail)
         };

@@ -369,6 +369,7 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         if let Err(no_place) = ready!(self.poll_memory(cx)) {
             self.body_memory = BodyMemory::NotNeeded;
+            self.places.server.memory.count_refusal();
             return Poll::Ready(Some(Err(status(&no_place))));
         }
         let Poll::Ready(frame) = self.poll_piece(cx) else {

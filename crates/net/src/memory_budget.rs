@@ -16,11 +16,13 @@ use axum::body::HttpBody;
 use axum::response::Response;
 use base::Problem;
 use base::answers::TakenFrom;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
+use crate::metrics::LabelCounter;
 use crate::shares::{Pool, SenderKey, Taken};
 
 /// What memory is taken for.
@@ -47,6 +49,17 @@ impl Purpose {
             Self::Bodies | Self::Lines | Self::Messages | Self::Pages => PART_BYTES,
         }
     }
+
+    /// What figures call it.
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Bodies => "bodies",
+            Self::Lines => "lines",
+            Self::Messages => "messages",
+            Self::Pages => "pages",
+            Self::Answers => "answers",
+        }
+    }
 }
 
 const ALL: [Purpose; 5] =
@@ -69,6 +82,7 @@ const UNIT_BYTES: usize = 1_024;
 pub struct MemoryBudget {
     parts: Arc<[MemoryPart; 5]>,
     held: Gauge,
+    refused: LabelCounter,
 }
 
 /// The part of the budget that a purpose has. Cheap to clone.
@@ -79,17 +93,18 @@ pub struct MemoryPart {
     sender_bytes: usize,
     /// Of all parts.
     held: Gauge,
+    refused: Counter,
 }
 
 impl Default for MemoryBudget {
     fn default() -> Self {
-        let held = Gauge::default();
+        let (held, refused) = (Gauge::default(), LabelCounter::new("purpose"));
         let part = |purpose: Purpose| {
             let (bytes, sender_bytes) = (purpose.bytes(), purpose.bytes() / 2);
             let pool = Arc::new(Pool::new(bytes / UNIT_BYTES, sender_bytes / UNIT_BYTES));
-            MemoryPart { pool, sender_bytes, held: held.clone() }
+            MemoryPart { pool, sender_bytes, held: held.clone(), refused: refused.counter(purpose.label()) }
         };
-        Self { parts: Arc::new(ALL.map(part)), held }
+        Self { parts: Arc::new(ALL.map(part)), held, refused }
     }
 }
 
@@ -112,10 +127,12 @@ impl MemoryBudget {
         usize::try_from(self.held.get()).unwrap_or(0)
     }
 
-    /// Puts its gauge into the registry.
+    /// Puts its figures into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
         let help = "Memory that bodies of requests and answers have of the budget of all edges";
         registry.register("fieldpost_memory_budget_held_bytes", help, self.held.clone());
+        let help = "Requests and answers that were refused for want of memory of that budget";
+        self.refused.register(registry, "fieldpost_memory_budget_refused", help);
     }
 }
 
@@ -132,6 +149,7 @@ impl MemoryPart {
     /// 503 `busy` when it is not.
     pub async fn take_soon(&self, sender: &SenderKey, bytes: usize) -> Result<Reservation, Problem> {
         timeout(WAIT_MAX, self.take(sender, bytes)).await.map_err(|_| {
+            self.count_refusal();
             let detail = "others have all the memory there is for this; try again in a moment";
             Problem::new(503, "busy", detail)
         })
@@ -141,6 +159,11 @@ impl MemoryPart {
     #[must_use]
     pub fn try_take(&self, sender: &SenderKey, bytes: usize) -> Option<Reservation> {
         Some(self.reserved(self.pool.try_take(sender, units(bytes.min(self.sender_bytes)))?))
+    }
+
+    /// Counts what its caller refused for want of this memory.
+    pub fn count_refusal(&self) {
+        self.refused.inc();
     }
 
     /// Whether so much is there for a sender; a share at most. It takes none of it.
@@ -287,12 +310,15 @@ mod tests {
     #[tokio::test]
     async fn a_request_does_not_wait_for_ever() {
         tokio::time::pause();
-        let (part, own) = (MemoryBudget::default().part(Purpose::Pages), token("a"));
+        let (budget, own) = (MemoryBudget::default(), token("a"));
+        let part = budget.part(Purpose::Pages);
         let held = part.take_soon(&own, SENDER_BYTES).await.expect("all of a share");
         let refused = part.take_soon(&own, 1).await.err();
         assert_eq!(refused.map(|problem| (problem.status, problem.code)), Some((503, "busy")));
         drop(held);
         assert!(part.take_soon(&own, 1).await.is_ok());
+        let refused = |purpose: Purpose| budget.refused.counter(purpose.label()).get();
+        assert_eq!((refused(Purpose::Pages), refused(Purpose::Bodies)), (1, 0), "counted by its purpose");
     }
 
     #[test]

@@ -135,6 +135,7 @@ impl LargeAnswers {
 
     fn refusal(&self) -> Response {
         self.0.refused.inc();
+        self.0.memory.count_refusal();
         self.0.last_refused.note();
         let detail =
             "answers that callers do not read take all the memory there is for them; try again in a moment";
