@@ -150,7 +150,7 @@ pub(super) const OUT_BYTES_MAX: usize = 64 * 1_024;
 /// Bytes taken in one read, and so the most that one slice comes from beside the rest of an earlier
 /// read.
 pub(super) const READ_BYTES_MAX: usize = 64 * 1_024;
-/// Longest reason string of a PUBACK, in bytes.
+/// Longest reason string of a PUBACK or SUBACK, in bytes.
 pub(super) const REASON_BYTES_MAX: usize = 256;
 /// After a client's last packet its TCP connection is probed this often: a device that lost its
 /// power is noticed even if its keep-alive is 0.

@@ -157,6 +157,8 @@ impl Client {
         reason: Option<&str>,
         out: &mut BytesMut,
     ) -> Result<(), Violation> {
+        let reason = reason.filter(|_| self.wants_reasons);
+        let reason = reason.map(|reason| &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)]);
         match self.version {
             Version::V311 => {
                 let status = granted.map(|granted| match granted {
@@ -177,7 +179,7 @@ impl Client {
                 let ack = v5::SubscribeAck {
                     packet_id,
                     properties: Vec::new(),
-                    reason_string: reason.filter(|_| self.wants_reasons).map(Into::into),
+                    reason_string: reason.map(Into::into),
                     status: status.collect(),
                 };
                 self.packet_v5(v5::Packet::SubscribeAck(ack), out)

@@ -150,16 +150,30 @@ impl Rights {
     }
 
     fn not_allowed(&self, topic: &str) -> Problem {
+        let detail = format!("{}; it may not publish this to {}", self.bounds(), quoted(topic));
+        Problem::not_allowed(NOT_ALLOWED, detail)
+    }
+
+    /// Why a subscription was refused, and what may be subscribed to.
+    pub(super) fn not_subscribed(&self) -> String {
+        let bounds = self.bounds();
+        match &self.0.login {
+            Login::Device(device) => format!("{bounds}: subscribe to dev/+/{device}/#"),
+            Login::Admin | Login::Prefix(_) | Login::Label { .. } => {
+                format!("{bounds}: subscribe to dev/+/{{id}}/# for each of them")
+            }
+        }
+    }
+
+    /// The login, and for whom it speaks.
+    fn bounds(&self) -> String {
         let whose = match &self.0.login {
             Login::Admin => "any device".into(),
             Login::Device(device) => format!("device {device}"),
             Login::Prefix(prefix) => format!("devices whose ids begin with {prefix}"),
             Login::Label { key, value } => format!("devices with the label {key}={value}"),
         };
-        let username = quoted(&self.0.username);
-        let detail =
-            format!("login {username} speaks for {whose} only; it may not publish this to {}", quoted(topic));
-        Problem::not_allowed(NOT_ALLOWED, detail)
+        format!("login {} speaks for {whose} only", quoted(&self.0.username))
     }
 }
 

@@ -116,27 +116,36 @@ async fn what_a_login_may_not_publish_is_no_sign_of_life() {
 #[tokio::test]
 async fn a_login_subscribes_to_its_own_devices() {
     let rig = rig().await;
-    for (username, filters, codes) in [
+    for (username, filters, codes, reason) in [
         (
             "device",
             &["dev/+/0xA/#", "dev/lock/0xA", "dev/lock/0x1/#", "dev/+/+/#", "#"][..],
             [1, 1, 0x87, 0x87, 0x87],
+            "login \"device\" speaks for device 0xA only: subscribe to dev/+/0xA/#",
         ),
         (
             "prefix",
             &["dev/+/0xA/#", "dev/lock/0x99", "dev/+/m1/#", "dev/+/0x+/#", "$SYS/#"],
             [1, 1, 0x87, 0x8f, 0x87],
+            "login \"prefix\" speaks for devices whose ids begin with 0x only: subscribe to dev/+/{id}/# for each \
+             of them",
         ),
         (
             "label",
             &["dev/+/0x1/#", "dev/lock/0x1", "dev/+/0xA/#", "dev/+/#", "dev/+/none/#"],
             [1, 1, 0x87, 0x87, 0x87],
+            "login \"label\" speaks for devices with the label site=12 only: subscribe to dev/+/{id}/# for each of \
+             them",
         ),
-        ("admin", &["dev/+/0xA/#", "#", "dev/+/+/#", "a", "b#"], [1, 1, 1, 1, 0x8f]),
+        ("admin", &["dev/+/0xA/#", "#", "dev/+/+/#", "a", "b#"], [1, 1, 1, 1, 0x8f], ""),
     ] {
         let mut new = RawClient::connect(rig.mqtt, login(V5, username)).await;
         new.send(&subscribe(V5, filters)).await;
-        new.expect(&packet(0x90, &[&[0, 5, 0], &codes[..]].concat())).await;
+        // The length of the properties, and one of them: its identifier and a string.
+        let told = reason.len() as u8;
+        let property = if reason.is_empty() { vec![0] } else { vec![told + 3, 0x1f, 0, told] };
+        let ack = [&[0, 5][..], &property[..], reason.as_bytes(), &codes[..]].concat();
+        new.expect(&packet(0x90, &ack)).await;
         let mut old = RawClient::connect(rig.mqtt, login(V311, username)).await;
         old.send(&subscribe(V311, filters)).await;
         let codes = codes.map(|code| if code > 2 { 0x80 } else { code });

@@ -45,7 +45,8 @@ impl Protocol {
                 .zip(&granted)
                 .any(|((filter, _), granted)| matches!(granted, Granted::Qos(_)) && self.may_match(filter));
         let watched = granted.contains(&Granted::WatchedByTooMany).then_some(WATCHED_BY_TOO_MANY);
-        let reason = in_vain.then_some(NO_MIRROR).or(watched);
+        let refused = granted.contains(&Granted::NotAuthorized).then(|| self.access.not_subscribed());
+        let reason = refused.as_deref().or(in_vain.then_some(NO_MIRROR)).or(watched);
         let mut answer = BytesMut::new();
         self.client.suback(packet_id, granted.into_iter(), reason, &mut answer)?;
         self.answer_when_told(calls, answer);
