@@ -161,7 +161,10 @@ impl Layers {
             let Some(name) = name.to_str() else { continue };
             let Some(setting) = name.strip_prefix(PREFIX) else { continue };
             let origin = Origin::Variable(name.to_owned());
-            if let Some(key) = key_of_variable(setting) {
+            if setting.starts_with('_') {
+                let (key, right) = self.meant_with_one_behind_prefix(setting.trim_start_matches('_'));
+                self.note(origin, &key, "has two underscores behind FIELDPOST".to_owned(), right);
+            } else if let Some(key) = key_of_variable(setting) {
                 self.add(key, Written::Untyped(value), origin);
             } else if let Some((key, variable)) = self.meant_with_one_underscore(setting) {
                 let wrong = "has one underscore between section and key, so it would be ignored";
@@ -179,9 +182,27 @@ impl Layers {
             let is_meant = name.eq_ignore_ascii_case(&format!("{section}_{field}"));
             is_meant.then(|| format!("{PREFIX}{section}__{field}"))
         };
-        // Unknown keys of the file are here too, but no variable is right for them.
+        self.known_keys().find_map(|key| Some((key.clone(), meant(&key)?)))
+    }
+
+    /// The key that a variable's name would be with one underscore behind the prefix, and what to
+    /// write.
+    fn meant_with_one_behind_prefix(&self, name: &str) -> (String, String) {
+        let written = key_of_variable(name).filter(|key| self.known_keys().any(|known| known == key));
+        let written = written.map(|key| (key, format!("{PREFIX}{name}")));
+        match written.or_else(|| self.meant_with_one_underscore(name)) {
+            Some((key, variable)) => (key, format!("write {variable}")),
+            None => {
+                let form = format!("write {PREFIX}<SECTION>__<KEY>, such as {PREFIX}HTTP__LISTEN");
+                (String::new(), form)
+            }
+        }
+    }
+
+    /// Unknown keys of the file are among all keys too, but no variable is right for them.
+    fn known_keys(&self) -> impl Iterator<Item = &String> {
         let known = self.by_key.iter().filter(|(_, given)| given[0].origin == Origin::Default);
-        known.map(|(key, _)| key).find_map(|key| Some((key.clone(), meant(&key)?)))
+        known.map(|(key, _)| key)
     }
 
     /// The highest layer.

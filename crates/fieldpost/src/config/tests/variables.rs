@@ -71,6 +71,21 @@ fn a_variable_with_one_underscore_in_place_of_two_is_refused_with_its_right_name
 }
 
 #[test]
+fn a_variable_with_two_underscores_behind_the_prefix_is_refused_with_its_right_name() {
+    for (name, key, right) in [
+        ("FIELDPOST__HTTP_LISTEN", "http.listen: ", "FIELDPOST_HTTP__LISTEN"),
+        ("FIELDPOST__HTTP__LISTEN", "http.listen: ", "FIELDPOST_HTTP__LISTEN"),
+        ("FIELDPOST___MQTT_MIRROR", "mqtt.mirror: ", "FIELDPOST_MQTT__MIRROR"),
+        ("FIELDPOST__DATA_DIR", "data_dir: ", "FIELDPOST_DATA_DIR"),
+        ("FIELDPOST__NOTHING", "", "FIELDPOST_<SECTION>__<KEY>, such as FIELDPOST_HTTP__LISTEN"),
+    ] {
+        let says =
+            format!("environment variable {name}: {key}has two underscores behind FIELDPOST; write {right}");
+        check_refused("", &[(name, "bogus")], &says);
+    }
+}
+
+#[test]
 fn a_wrong_variable_is_refused_by_name() {
     check_refused(
         "",
