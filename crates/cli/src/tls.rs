@@ -33,8 +33,5 @@ pub(super) fn describe(fault: TlsFault, error: &dyn fmt::Display) -> String {
         TlsFault::NoTls => "; does its URL begin with http://?",
         _ => "",
     };
-    match fault {
-        TlsFault::Other => format!("TLS failed ({error}){advice}"),
-        fault => format!("TLS failed: {fault} ({error}){advice}"),
-    }
+    format!("{}{advice}", fault.explained(error))
 }

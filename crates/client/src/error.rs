@@ -93,6 +93,18 @@ impl Error {
         chain(self).last().unwrap_or(self)
     }
 
+    /// The error with what is behind it, for people. Where TLS is why there is no answer, what it
+    /// found comes before the words of its library.
+    #[must_use]
+    pub fn explained(&self) -> String {
+        let (text, cause) = (self.to_string(), self.root_cause().to_string());
+        match self.tls_fault() {
+            Some(fault) => format!("{text}: {}", fault.explained(&cause)),
+            None if cause == text => text,
+            None => format!("{text}: {cause}"),
+        }
+    }
+
     /// The status of a refusal.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
@@ -249,6 +261,22 @@ mod tests {
         let stranger = refused(502, &"<html>".repeat(1_000));
         assert_eq!(stranger.code(), None);
         assert!(stranger.to_string().len() < 300);
+    }
+
+    #[test]
+    fn what_tls_found_is_told_before_the_words_of_its_library() {
+        let found = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let unreachable = |cause: std::io::Error| Error::Unreachable {
+            server: "https://a".to_owned(),
+            cause: cause.into(),
+        };
+        let expect =
+            format!("https://a cannot be reached: TLS failed: its certificate is not trusted ({found})");
+        assert_eq!(unreachable(std::io::Error::other(found)).explained(), expect);
+        let refused = unreachable(std::io::Error::other("nobody listens")).explained();
+        assert_eq!(refused, "https://a cannot be reached: nobody listens");
+        let alone = Error::TimedOut { server: "https://a".to_owned(), limit: Duration::from_secs(1) };
+        assert_eq!(alone.explained(), "https://a did not answer within 1s");
     }
 
     #[test]

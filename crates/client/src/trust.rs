@@ -180,9 +180,10 @@ fn is_name(text: &str, name: &ServerName<'_>) -> bool {
 
 /// What was wrong with a server that was asked over TLS.
 ///
-/// The sender of webhooks tells the same faults apart for the attempts that it records. The two
-/// mappings stay two: one crate below both would have to know TLS, `base` knows none, and nothing
-/// of the server is compiled into programs that use this client.
+/// The sender of webhooks tells the same faults apart for the attempts that it records, and copies
+/// between nodes for what they show. The mappings stay apart: one crate below all would have to
+/// know TLS, `base` knows none, and nothing of the server is compiled into programs that use this
+/// client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsFault {
@@ -214,6 +215,15 @@ impl TlsFault {
             next = wrapped.map(|wrapped| wrapped as &(dyn StdError + 'static)).or_else(|| error.source());
         }
         None
+    }
+
+    /// The fault in plain words, with those of the library in brackets.
+    #[must_use]
+    pub fn explained(self, cause: &dyn fmt::Display) -> String {
+        match self {
+            Self::Other => format!("TLS failed ({cause})"),
+            fault => format!("TLS failed: {fault} ({cause})"),
+        }
     }
 
     fn of(error: &rustls::Error) -> Self {

@@ -33,6 +33,7 @@ pub mod places;
 pub mod reports;
 pub mod run;
 pub mod tasks;
+mod tls_fault;
 mod transport;
 
 pub use ends::{

@@ -22,6 +22,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::ends::{CopyFailure, CopyFailureKind};
 use crate::places::BatchPlaces;
+use crate::tls_fault;
 
 /// A node that is there answers a connection sooner. With the pause between tries, a copy goes on
 /// within 5 s of the node's return.
@@ -141,7 +142,7 @@ impl NodeTransport {
                     true => CopyFailureKind::NotNow,
                     false => CopyFailureKind::Unanswered,
                 };
-                CopyFailure::new(kind, root_cause(&error))
+                CopyFailure::new(kind, explained(&error))
             })?;
             let (head, body) = response.into_parts();
             // A small answer needs no place: who waits for it may hold one.
@@ -177,11 +178,41 @@ fn pool_over(connector: &NodeConnector) -> NodePool {
         .build(connector.clone())
 }
 
-/// What is behind all that an error is wrapped into: the words that tell people most.
-fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+/// What is behind all that an error is wrapped into: the words that tell people most. What TLS
+/// found comes first.
+fn explained(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(behind) = cause.source() {
         cause = behind;
     }
-    cause.to_string()
+    match tls_fault::behind(error) {
+        Some(fault) => format!("TLS failed: {fault} ({cause})"),
+        None => cause.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_tls_finds_wrong_with_a_node_is_told_in_plain_words() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let node = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a caller");
+            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.expect("written");
+            stream
+        });
+        let request = Request::get(format!("https://{address}/v1/node")).body(Full::default());
+        let asked = NodeTransport::new(BatchPlaces::default())
+            .ask(request.expect("a request"), Duration::from_secs(10))
+            .await;
+        let failure = asked.err().expect("it does not speak TLS");
+        assert!(failure.error.starts_with("TLS failed: it does not speak TLS ("), "{}", failure.error);
+        drop(node.await);
+    }
 }

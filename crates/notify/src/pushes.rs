@@ -154,7 +154,7 @@ impl Pushes {
     async fn not_taken(&self, target: &PushTarget, failures: u32, answer: Answer) {
         let (patience, error) = match answer {
             Answer::Status { code, retry_after } => (retry_after, format!("answered {code}")),
-            _ => (None, AttemptResult::from(answer).as_str().replace('_', " ")),
+            _ => (None, AttemptResult::from(answer).as_str().to_owned()),
         };
         let PushKey { stream, subscription } = &target.key;
         tracing::debug!(%stream, %subscription, failures, error, "a push was not taken");

@@ -62,10 +62,7 @@ pub fn over_http(client: Client, renewal: ClientRenewal) -> CallMaker {
             };
             let request = Request::new(method, path).json(call.body);
             let request = request.timeout(ANSWER_MAX).answer_bytes_max(ANSWER_BYTES_MAX);
-            let answer = client.send(&request).await.map_err(|error| {
-                let (cause, text) = (error.root_cause().to_string(), error.to_string());
-                if cause == text { text } else { format!("{text}: {cause}") }
-            })?;
+            let answer = client.send(&request).await.map_err(|error| error.explained())?;
             if answer.status == UNAUTHORIZED
                 && let Some(client) = renewal()
             {

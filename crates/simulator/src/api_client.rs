@@ -298,8 +298,7 @@ impl Api {
 }
 
 fn failure(error: &Error) -> ApiFailure {
-    let cause = error.root_cause();
-    ApiFailure { reason: format!("{error}: {cause}"), may_have_acted: !error.is_undone() }
+    ApiFailure { reason: error.explained(), may_have_acted: !error.is_undone() }
 }
 
 fn read<T: DeserializeOwned>(path: &str, body: &[u8]) -> Result<T, ApiError> {

@@ -81,7 +81,7 @@ struct TalliedMessage {
 /// The verdict on a call with so many items.
 pub(crate) fn of(kind: DestinationKind, items: usize, answer: Result<Answer, Error>) -> ForwardVerdict {
     let wait = |error: &Error| ForwardVerdict::Wait {
-        error: told(error),
+        error: error.explained(),
         retry_after: None,
         is_undone: error.is_undone(),
     };
@@ -142,13 +142,6 @@ fn refused(refusal: &Refusal) -> ForwardVerdict {
         409 if code == QUEUE_FULL => wait(true),
         status => ForwardVerdict::Refused(RefusalReason { status, code, detail: refusal.detail.clone() }),
     }
-}
-
-/// An error with what is behind it.
-fn told(error: &Error) -> String {
-    let cause = error.root_cause().to_string();
-    let text = error.to_string();
-    if cause == text { text } else { format!("{text}: {cause}") }
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ fn refused(server: &ServerFlags, error: &Error) -> Failure {
         }
         Error::Foreign { what, .. } => Failure::Foreign { server, what: what.clone() },
         other => {
-            let of_tls = other.tls_fault().map(|fault| tls::describe(fault, other));
+            let of_tls = other.tls_fault().map(|fault| tls::describe(fault, other.root_cause()));
             Failure::NotReached { server, why: of_tls.unwrap_or_else(|| other.to_string()) }
         }
     }

@@ -167,3 +167,13 @@ async fn pushes_come_in_order_over_failures_and_a_kill() {
         rig.api.until(BILL, PATIENCE, |shown: &Value| shown["lag"] == 0).await.expect("it is committed");
     assert_eq!(json!([done["position"], done["push"]["failures"]]), json!([COUNT.to_string(), 0]), "{done}");
 }
+
+#[tokio::test]
+async fn a_push_that_finds_nobody_shows_the_code_that_attempts_have() {
+    let rig = Rig::start(&[("FIELDPOST_NOTIFY__ALLOW_PRIVATE", "true")]).await;
+    append_numbers(&rig, 1, 1).await;
+    put(&rig, &json!({"push": {"url": "http://127.0.0.1:1/"}})).await;
+    let has_failed = |shown: &Value| shown["push"]["failures"] != 0;
+    let shown = rig.api.until(BILL, PATIENCE, has_failed).await.expect("nobody listens there");
+    assert_eq!(shown["push"]["error"], "connect_failed", "{shown}");
+}
