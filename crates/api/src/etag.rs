@@ -29,8 +29,8 @@ impl IntoResponse for Tagged {
     }
 }
 
-/// On which versions the request is to take effect: any that there is, unless `If-Match` names
-/// some.
+/// On which versions the request is to take effect: on any, unless `If-Match` names some. A PUT of
+/// what is not there makes it only without `If-Match`.
 #[derive(Debug)]
 pub(crate) struct IfMatch(pub OnlyIf);
 
@@ -41,8 +41,11 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
         let given: Vec<_> = parts.headers.get_all(IF_MATCH).iter().collect();
         let tags =
             || given.iter().flat_map(|value| value.as_bytes().split(|b| *b == b',')).map(<[u8]>::trim_ascii);
-        if given.is_empty() || tags().any(|tag| tag == b"*") {
+        if given.is_empty() {
             return Ok(Self(OnlyIf::default()));
+        }
+        if tags().any(|tag| tag == b"*") {
+            return Ok(Self(OnlyIf::present()));
         }
         // A tag that is none of ours, a weak one too, is of no version that there is.
         Ok(Self(OnlyIf::one_of(tags().filter_map(version).collect())))

@@ -136,11 +136,14 @@ impl Service<Request> for RequestLayer {
 }
 
 /// What is told of devices is for whoever asked: no cache keeps it, and no browser takes it for
-/// something else than it says. What has a tag may be kept by its caller, and is asked for again.
+/// something else than it says. What has a tag may be kept by its caller, and is asked for again;
+/// what was made may show a secret.
 fn for_its_caller_alone(path: &str, mut response: Response) -> Response {
     if path.starts_with("/v1/") {
+        let is_made = response.status() == StatusCode::CREATED;
         let headers = response.headers_mut();
-        let kept = if headers.contains_key(ETAG) { "private, no-cache" } else { "no-store" };
+        let is_kept = headers.contains_key(ETAG) && !is_made;
+        let kept = if is_kept { "private, no-cache" } else { "no-store" };
         headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     }

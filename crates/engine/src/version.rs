@@ -59,15 +59,38 @@ impl Version {
     }
 }
 
-/// On which versions something is done.
+/// On which versions something is done: on any, and where there is none yet, unless it says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OnlyIf(Option<Vec<Version>>);
+pub struct OnlyIf {
+    /// On each of these.
+    versions: Option<Vec<Version>>,
+    /// Only on what is there.
+    is_there: bool,
+}
 
 impl OnlyIf {
     /// On each of these.
     #[must_use]
     pub fn one_of(versions: Vec<Version>) -> Self {
-        Self(Some(versions))
+        Self { versions: Some(versions), is_there: true }
+    }
+
+    /// On any that is there.
+    #[must_use]
+    pub fn present() -> Self {
+        Self { versions: None, is_there: true }
+    }
+
+    /// Whether it is done where there is none.
+    ///
+    /// # Errors
+    /// 412 `precondition_failed`.
+    pub fn check_absent(&self) -> Result<(), Problem> {
+        if self.is_there {
+            let detail = "there is nothing of this id, and If-Match asks for a version of it; leave If-Match out to make it";
+            return Err(Problem::new(412, "precondition_failed", detail));
+        }
+        Ok(())
     }
 
     /// Whether it is done on this one.
@@ -75,7 +98,7 @@ impl OnlyIf {
     /// # Errors
     /// 412 `precondition_failed`.
     pub fn check(&self, present: Version) -> Result<(), Problem> {
-        match &self.0 {
+        match &self.versions {
             Some(versions) if !versions.contains(&present) => {
                 let detail = "it was changed since it was read: no version in If-Match is the present one; read it again";
                 Err(Problem::new(412, "precondition_failed", detail))
@@ -97,6 +120,15 @@ mod tests {
         for versions in [vec![], vec![other]] {
             let refused = OnlyIf::one_of(versions).check(present).map_err(|problem| problem.status);
             assert_eq!(refused, Err(412));
+        }
+        assert_eq!(OnlyIf::present().check(present), Ok(()));
+    }
+
+    #[test]
+    fn what_is_to_be_there_is_not_made() {
+        assert_eq!(OnlyIf::default().check_absent(), Ok(()));
+        for only_if in [OnlyIf::present(), OnlyIf::one_of(vec![Version(1)]), OnlyIf::one_of(vec![])] {
+            assert_eq!(only_if.check_absent().map_err(|problem| problem.status), Err(412));
         }
     }
 }

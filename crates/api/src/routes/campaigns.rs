@@ -50,14 +50,18 @@ pub(super) fn routes() -> Routes {
         .once()
         .takes(shape::new_campaign_schema())
         .gives::<CampaignShape<'_>>(201, "the campaign")
+        .tagged()
         .refuses(OF_PICKS)
         .refuses(OF_CAMPAIGNS)
         .refuses(&[(409, "exists")]);
     let put =
         Call::new("Begins a campaign under this id, or replaces the one that has it with its next slot")
+            .only_if()
             .takes(shape::put_campaign_schema())
             .gives::<CampaignShape<'_>>(200, "the campaign that was there, as it is now")
+            .tagged()
             .gives::<CampaignShape<'_>>(201, "the campaign")
+            .tagged()
             .refuses(OF_PICKS)
             .refuses(OF_CAMPAIGNS);
     let changed = Call::new("Changes a campaign with its next slot; null clears")
@@ -75,9 +79,10 @@ pub(super) fn routes() -> Routes {
         .refuses(&[UNKNOWN_CAMPAIGN])
         .refuses(OF_A_READ);
     let done = |about, done| {
-        Call::new(about).gives_nothing(204, done).refuses(&[UNKNOWN_CAMPAIGN]).refuses(OF_A_READ)
+        let call = Call::new(about).only_if().gives_nothing(204, done);
+        call.refuses(&[UNKNOWN_CAMPAIGN]).refuses(OF_A_READ)
     };
-    let removed = done("Removes a campaign: nobody is picked for it any more", "it is gone").only_if();
+    let removed = done("Removes a campaign: nobody is picked for it any more", "it is gone");
     let slots = Call::new("Slots of a campaign by the time at which they were due, newest first")
         .span()
         .lists::<SlotShape>()
@@ -220,15 +225,23 @@ async fn remove(
     Ok(Answer::nothing())
 }
 
-async fn pause(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+async fn pause(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    IfMatch(only_if): IfMatch,
+) -> Result<Answer, Refused> {
     let found = present(&api, id).await?;
-    api.engine().campaigns().pause(&found.campaign.id, true).await?;
+    api.engine().campaigns().pause(&found.campaign.id, true, only_if).await?;
     Ok(Answer::nothing())
 }
 
-async fn resume(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+async fn resume(
+    State(api): State<ApiState>,
+    Path(id): Path<String>,
+    IfMatch(only_if): IfMatch,
+) -> Result<Answer, Refused> {
     let found = present(&api, id).await?;
-    api.engine().campaigns().pause(&found.campaign.id, false).await?;
+    api.engine().campaigns().pause(&found.campaign.id, false, only_if).await?;
     Ok(Answer::nothing())
 }
 

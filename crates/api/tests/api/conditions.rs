@@ -81,8 +81,15 @@ async fn a_campaign_is_changed_and_removed_only_as_its_caller_knows_it() {
     assert_ne!(tag(&server, path).await, new, "a pause is a change");
     server.check("POST /v1/campaigns/hourly/resume", "", 204, "").await;
     assert_eq!(tag(&server, path).await, new);
-    let put = server.call("PUT /v1/campaigns/hourly", campaign).await;
-    assert_eq!(put.status, 200, "{}", put.text);
+    let put = "PUT /v1/campaigns/hourly";
+    let refused = with(&server, put, ("if-match", &known), campaign).await;
+    assert_eq!(refused.status, 412, "{}", refused.text);
+    let pause = with(&server, "POST /v1/campaigns/hourly/pause", ("if-match", &known), "").await;
+    assert_eq!(pause.status, 412, "{}", pause.text);
+    assert_eq!(tag(&server, path).await, new, "nothing was changed");
+    let replaced = with(&server, put, ("if-match", &new), campaign).await;
+    assert_eq!(replaced.status, 200, "{}", replaced.text);
+    assert_eq!(replaced.header("etag"), Some(&*tag(&server, path).await));
     let refused = with(&server, patch, ("if-match", &new), r#"{"count":7}"#).await;
     assert_eq!(refused.status, 412, "it was replaced: {}", refused.text);
     let last = tag(&server, path).await;
@@ -90,6 +97,25 @@ async fn a_campaign_is_changed_and_removed_only_as_its_caller_knows_it() {
     assert_eq!(removed.status, 204);
     let gone = with(&server, patch, ("if-match", &last), r#"{"count":7}"#).await;
     assert_eq!(gone.status, 404, "{}", gone.text);
+    for asked in [&*last, "*"] {
+        let refused = with(&server, put, ("if-match", asked), campaign).await;
+        assert_eq!(refused.status, 412, "{asked}: {}", refused.text);
+    }
+    assert_eq!(server.call("GET /v1/campaigns/hourly", "").await.status, 404, "it was not made");
+}
+
+#[tokio::test]
+async fn a_campaign_that_is_made_has_the_tag_that_a_look_at_it_gives() {
+    let server = Server::start().await;
+    for (call, path, body) in [
+        ("POST /v1/campaigns", "/v1/campaigns/one", r#"{"id":"one","payload":1,"count":3,"every":"1h"}"#),
+        ("PUT /v1/campaigns/two", "/v1/campaigns/two", r#"{"payload":1,"count":3,"every":"1h"}"#),
+    ] {
+        let made = server.call(call, body).await;
+        assert_eq!(made.status, 201, "{call}: {}", made.text);
+        assert_eq!(made.header("etag"), Some(&*tag(&server, path).await), "{call}");
+        assert_eq!(made.header("cache-control"), Some("no-store"), "{call}: it may show a secret");
+    }
 }
 
 #[tokio::test]

@@ -68,12 +68,23 @@ async fn every_path_has_the_methods_that_the_document_says() {
 async fn an_object_with_a_version_has_its_tag_in_the_document() {
     let server = Server::start().await;
     let document = server.get("/openapi.json").await;
+    let is_tagged = |path: &str, method: &str, status: &str| {
+        let answer = &document["paths"][path][method]["responses"][status];
+        assert_eq!(answer["headers"]["ETag"]["schema"]["type"], "string", "{method} {path}: {answer}");
+    };
+    is_tagged("/v1/campaigns", "post", "201");
+    for status in ["200", "201"] {
+        is_tagged("/v1/campaigns/{id}", "put", status);
+    }
+    for path in ["/v1/campaigns/{id}/pause", "/v1/campaigns/{id}/resume"] {
+        assert!(document["paths"][path]["post"]["responses"]["412"].is_object(), "{path}");
+    }
     for path in ["/v1/devices/{id}", "/v1/clients/{id}", "/v1/campaigns/{id}"] {
         for method in ["get", "patch"] {
-            let answer = &document["paths"][path][method]["responses"]["200"];
-            assert_eq!(answer["headers"]["ETag"]["schema"]["type"], "string", "{method} {path}: {answer}");
+            is_tagged(path, method, "200");
         }
-        for method in ["patch", "delete"] {
+        let put = ["put"].into_iter().filter(|_| path.contains("campaigns"));
+        for method in ["patch", "delete"].into_iter().chain(put) {
             let call = &document["paths"][path][method];
             let parameters = call["parameters"].as_array().expect("parameters");
             assert!(parameters.iter().any(|parameter| parameter["name"] == "If-Match"), "{method} {path}");

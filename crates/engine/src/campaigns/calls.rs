@@ -151,9 +151,14 @@ impl CampaignCalls {
     /// Creates a campaign, or makes the one of that id as this; whether it is new.
     ///
     /// # Errors
-    /// See [`CampaignCalls::create`].
-    pub async fn put(&self, id: &str, new: NewCampaign) -> Result<(TrackedCampaign, bool), Problem> {
-        self.begin(id.into(), new, PresentCampaign::IsReplaced).await
+    /// 412 `precondition_failed`; see [`CampaignCalls::create`].
+    pub async fn put(
+        &self,
+        id: &str,
+        new: NewCampaign,
+        only_if: OnlyIf,
+    ) -> Result<(TrackedCampaign, bool), Problem> {
+        self.begin(id.into(), new, PresentCampaign::IsReplaced(only_if)).await
     }
 
     async fn begin(
@@ -187,10 +192,11 @@ impl CampaignCalls {
     /// Begins no more slots, or goes on with the next one. Slots that have begun go on.
     ///
     /// # Errors
-    /// 404 `unknown_campaign`.
-    pub async fn pause(&self, id: &str, is_paused: bool) -> Result<(), Problem> {
+    /// 404 `unknown_campaign`; 412 `precondition_failed`.
+    pub async fn pause(&self, id: &str, is_paused: bool, only_if: OnlyIf) -> Result<(), Problem> {
         let id = id.into();
-        let input = |reply| CampaignsInput::Campaign(CampaignCall::SetPaused { id, is_paused, reply });
+        let call = |reply| CampaignCall::SetPaused { id, is_paused, only_if, reply };
+        let input = |reply| CampaignsInput::Campaign(call(reply));
         self.engine.campaigns_partition().ask(input).await?
     }
 

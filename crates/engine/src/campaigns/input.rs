@@ -125,6 +125,8 @@ pub enum CampaignCall {
         id: Box<str>,
         /// Whether it is to be paused.
         is_paused: bool,
+        /// On which versions of it.
+        only_if: OnlyIf,
         /// Gets the outcome.
         reply: Reply<Answered<()>>,
     },
@@ -140,14 +142,14 @@ pub enum CampaignCall {
 }
 
 /// What becomes of a campaign that has the id of a new one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PresentCampaign {
     /// It stays, and the new one is refused.
     Refuses,
     /// It stays, and is the answer if the same request made it.
     IsTheSame,
-    /// It becomes as the new one is to be, with its next slot.
-    IsReplaced,
+    /// It becomes as the new one is to be, with its next slot, if it is of these versions.
+    IsReplaced(OnlyIf),
 }
 
 /// What was found out for tasks and campaigns.

@@ -4,7 +4,9 @@ use access::Caller;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use base::Problem;
+use engine::Version;
 use engine::campaigns::{NewCampaign, TrackedCampaign};
 use engine::queues::IdempotencyKey;
 use net::problem::Refused;
@@ -14,6 +16,7 @@ use super::present;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
+use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
 use crate::path::unknown_campaign;
 use crate::routes::rollouts::token_of;
@@ -24,7 +27,7 @@ pub(super) async fn create(
     State(api): State<ApiState>,
     caller: Option<Extension<Caller>>,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<Response, Refused> {
     let token = token_of(caller.as_deref());
     let create = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let new = shape::new_campaign(&body, api.engine(), None)?;
@@ -35,11 +38,11 @@ pub(super) async fn create(
     };
     let begun = creation.once(&api, create).await?;
     if begun.status != StatusCode::CREATED {
-        return Ok(begun);
+        return Ok(begun.into_response());
     }
     let Ok(BegunCampaign { id, incarnation }) = serde_json::from_slice(&begun.body) else {
         // An earlier build kept the answer whole.
-        return Ok(begun);
+        return Ok(begun.into_response());
     };
     let found = present(&api, id.to_string()).await?;
     if found.campaign.incarnation.0 != incarnation {
@@ -48,7 +51,8 @@ pub(super) async fn create(
     }
     let is_own = found.terms.token == token;
     let shown = CampaignShape::at(&found, api.engine().clock().wall());
-    Ok(Answer::created(&if is_own { shown.with_secret(&found) } else { shown }))
+    let answer = Answer::created(&if is_own { shown.with_secret(&found) } else { shown });
+    Ok(Tagged(answer, Version::of_campaign(&found)).into_response())
 }
 
 /// What is kept under the key of a request that began a campaign. It is answered from the campaign
@@ -62,15 +66,17 @@ struct BegunCampaign {
 pub(super) async fn put_one(
     State(api): State<ApiState>,
     Path(id): Path<String>,
+    IfMatch(only_if): IfMatch,
     caller: Option<Extension<Caller>>,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<Tagged, Refused> {
     let new = shape::new_campaign(&body, api.engine(), Some(&id))?;
     let _held = body.into_memory();
     let new = allowed(new, caller.as_deref())?;
-    let (campaign, is_new) = api.engine().campaigns().put(&id, new).await?;
+    let (campaign, is_new) = api.engine().campaigns().put(&id, new, only_if).await?;
     let shown = begun_now(&api, &campaign);
-    Ok(if is_new { Answer::created(&shown) } else { Answer::ok(&shown) })
+    let answer = if is_new { Answer::created(&shown) } else { Answer::ok(&shown) };
+    Ok(Tagged(answer, Version::of_campaign(&campaign)))
 }
 
 /// A campaign that the caller may have, as one of its token.

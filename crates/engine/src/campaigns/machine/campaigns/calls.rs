@@ -24,15 +24,15 @@ impl CampaignMachine {
     ) -> Result<(), StoreError> {
         match call {
             CampaignCall::Create { id, new, present, reply } => {
-                let begun = self.create_campaign(id, *new, present, step);
+                let begun = self.create_campaign(id, *new, &present, step);
                 step.emit(CampaignsEffect::Begun(reply, begun.map(Box::new)));
             }
             CampaignCall::Patch { id, patch, reply } => {
                 let patched = self.patch_campaign(&id, *patch, step);
                 step.emit(CampaignsEffect::Campaign(reply, patched.map(Box::new)));
             }
-            CampaignCall::SetPaused { id, is_paused, reply } => {
-                let done = self.set_paused(&id, is_paused, step);
+            CampaignCall::SetPaused { id, is_paused, only_if, reply } => {
+                let done = self.set_paused(&id, is_paused, &only_if, step);
                 step.emit(CampaignsEffect::Done(reply, done));
             }
             CampaignCall::Delete { id, only_if, reply } => {
@@ -51,12 +51,13 @@ impl CampaignMachine {
         &mut self,
         id: Box<str>,
         new: NewCampaign,
-        present: PresentCampaign,
+        present: &PresentCampaign,
         step: &mut CampaignsStep<'_>,
     ) -> Answered<(TrackedCampaign, bool)> {
         if let Some(active) = self.campaigns.ids.get(&id).and_then(|there| self.campaigns.get(*there)) {
             return match present {
-                PresentCampaign::IsReplaced => {
+                PresentCampaign::IsReplaced(only_if) => {
+                    only_if.check(Version::of_campaign(&active.tracked()))?;
                     let campaign = active.campaign.incarnation;
                     self.replace(campaign, new, step).map(|replaced| (replaced, false))
                 }
@@ -68,6 +69,9 @@ impl CampaignMachine {
                     Err(Problem::conflict("exists", detail))
                 }
             };
+        }
+        if let PresentCampaign::IsReplaced(only_if) = present {
+            only_if.check_absent()?;
         }
         let token = new.terms.token.as_deref();
         self.campaigns.check_room(token, (new.pace, new.terms.count), None)?;
@@ -187,9 +191,16 @@ impl CampaignMachine {
         self.replace(incarnation, patched, step)
     }
 
-    fn set_paused(&mut self, id: &str, is_paused: bool, step: &mut CampaignsStep<'_>) -> Answered<()> {
+    fn set_paused(
+        &mut self,
+        id: &str,
+        is_paused: bool,
+        only_if: &OnlyIf,
+        step: &mut CampaignsStep<'_>,
+    ) -> Answered<()> {
         let incarnation = self.known(id)?;
         let active = self.campaigns.campaigns.get_mut(&incarnation).ok_or_else(|| unknown_campaign(id))?;
+        only_if.check(Version::of_campaign(&active.tracked()))?;
         if std::mem::replace(&mut active.state.is_paused, is_paused) == is_paused {
             return Ok(());
         }

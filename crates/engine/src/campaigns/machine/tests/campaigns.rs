@@ -30,7 +30,7 @@ fn every_minute(count: u32) -> NewCampaign {
 
 impl Bench {
     fn campaign(&mut self, new: NewCampaign) -> TrackedCampaign {
-        let (id, present) = (Box::from("probe"), PresentCampaign::IsReplaced);
+        let (id, present) = (Box::from("probe"), PresentCampaign::IsReplaced(OnlyIf::default()));
         let new = Box::new(new);
         let input = |reply| CampaignsInput::Campaign(CampaignCall::Create { id, new, present, reply });
         self.ask(input).expect("made").0
@@ -42,9 +42,19 @@ impl Bench {
     }
 
     fn set_paused(&mut self, is_paused: bool) {
+        self.set_paused_if(is_paused, OnlyIf::default()).expect("known");
+    }
+
+    fn set_paused_if(&mut self, is_paused: bool, only_if: OnlyIf) -> Answered<()> {
         let id = Box::from("probe");
-        let input = |reply| CampaignsInput::Campaign(CampaignCall::SetPaused { id, is_paused, reply });
-        self.ask(input).expect("known");
+        let call = |reply| CampaignCall::SetPaused { id, is_paused, only_if, reply };
+        self.ask(|reply| CampaignsInput::Campaign(call(reply)))
+    }
+
+    fn put_if(&mut self, new: NewCampaign, only_if: OnlyIf) -> Result<TrackedCampaign, &'static str> {
+        let (id, new, present) = (Box::from("probe"), Box::new(new), PresentCampaign::IsReplaced(only_if));
+        let input = |reply| CampaignsInput::Campaign(CampaignCall::Create { id, new, present, reply });
+        self.ask(input).map(|begun| begun.0).map_err(|problem| problem.code)
     }
 
     /// The slots of a campaign with their states, the oldest first.
@@ -231,6 +241,25 @@ fn only_the_version_that_was_read_is_changed_and_removed() {
 }
 
 #[test]
+fn only_the_version_that_was_read_is_replaced_paused_and_resumed() {
+    let mut bench = Bench::of(30);
+    let refused = Err("precondition_failed");
+    for nothing in [OnlyIf::present(), OnlyIf::one_of(vec![Version(1)])] {
+        assert_eq!(bench.put_if(every_minute(5), nothing), refused, "it is not made");
+    }
+    let of = |campaign: &TrackedCampaign| OnlyIf::one_of(vec![Version::of_campaign(campaign)]);
+    let made = bench.put_if(every_minute(5), OnlyIf::default()).expect("made");
+    let replaced = bench.put_if(every_minute(6), of(&made)).expect("as it was read");
+    assert_eq!(bench.put_if(every_minute(7), of(&made)), refused);
+    for is_paused in [true, false] {
+        let set = bench.set_paused_if(is_paused, of(&made)).map_err(|problem| problem.code);
+        assert_eq!(set, Err("precondition_failed"));
+    }
+    bench.set_paused_if(true, of(&replaced)).expect("as it was read");
+    assert_eq!(bench.put_if(every_minute(7), of(&replaced)), refused, "a pause is a change");
+}
+
+#[test]
 fn a_repeat_is_the_campaign_only_for_the_token_that_made_it_and_until_it_is_changed() {
     let mut bench = Bench::of(30);
     bench.campaign(every_minute(5));
@@ -325,9 +354,10 @@ fn an_id_is_taken_once_but_by_put() {
         (1, PresentCampaign::Refuses, Err("exists")),
         (1, PresentCampaign::IsTheSame, Ok(false)),
         (2, PresentCampaign::IsTheSame, Err("exists")),
-        (2, PresentCampaign::IsReplaced, Ok(false)),
+        (2, PresentCampaign::IsReplaced(OnlyIf::default()), Ok(false)),
     ] {
-        let call = |reply| CampaignCall::Create { id: id(), new: new(request), present, reply };
+        let present_now = present.clone();
+        let call = |reply| CampaignCall::Create { id: id(), new: new(request), present: present_now, reply };
         let answer = bench.ask(|reply| CampaignsInput::Campaign(call(reply)));
         let answer = answer.map(|begun| begun.1).map_err(|problem| problem.code);
         assert_eq!(answer, expect, "{request} {present:?}");
@@ -340,7 +370,8 @@ fn an_id_is_taken_once_but_by_put() {
 fn campaigns_with_very_many_slots_a_minute_are_refused() {
     let mut bench = Bench::of(1);
     let put = |bench: &mut Bench, id: &str, pace| {
-        let (id, new, present) = (Box::from(id), Box::new(new(pace, 1)), PresentCampaign::IsReplaced);
+        let (id, new) = (Box::from(id), Box::new(new(pace, 1)));
+        let present = PresentCampaign::IsReplaced(OnlyIf::default());
         let input = |reply| CampaignsInput::Campaign(CampaignCall::Create { id, new, present, reply });
         bench.ask(input).map(|begun| begun.1).map_err(|problem| problem.code)
     };

@@ -30,7 +30,8 @@ impl Bench {
     fn campaign_of(&mut self, token: &str, id: &str, pace: CampaignPace) -> Result<TrackedCampaign, Refusal> {
         let mut new = super::campaigns::new(pace, 1);
         new.terms.token = Some(token.into());
-        let (id, new, present) = (Box::from(id), Box::new(new), PresentCampaign::IsReplaced);
+        let (id, new) = (Box::from(id), Box::new(new));
+        let present = PresentCampaign::IsReplaced(crate::OnlyIf::default());
         let input = |reply| CampaignsInput::Campaign(CampaignCall::Create { id, new, present, reply });
         self.ask(input).map(|begun| begun.0).map_err(|problem| (problem.status, problem.code))
     }

@@ -117,8 +117,8 @@ impl World {
         let done = |receiver| Waiting::on(receiver, Answer::Done);
         let call = match self.machine.random.below(8) {
             0 => CampaignCall::Delete { id, only_if: OnlyIf::default(), reply },
-            1..=2 => CampaignCall::SetPaused { id, is_paused: true, reply },
-            3..=4 => CampaignCall::SetPaused { id, is_paused: false, reply },
+            1..=2 => CampaignCall::SetPaused { id, is_paused: true, only_if: OnlyIf::default(), reply },
+            3..=4 => CampaignCall::SetPaused { id, is_paused: false, only_if: OnlyIf::default(), reply },
             5 if is_known => return self.patch_campaign(id),
             _ => return self.put_campaign(id),
         };
@@ -164,7 +164,7 @@ impl World {
         };
         let (reply, receiver) = Reply::new();
         let present = match self.machine.random.chance(1, 2) {
-            true => PresentCampaign::IsReplaced,
+            true => PresentCampaign::IsReplaced(OnlyIf::default()),
             false => PresentCampaign::Refuses,
         };
         let call = CampaignCall::Create { id, new: Box::new(new), present, reply };
