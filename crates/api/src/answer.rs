@@ -11,6 +11,8 @@ use base::Problem;
 use net::problem::{PROBLEM_JSON, RETRY_AFTER_SECONDS, document, is_for_later};
 use serde::Serialize;
 
+use crate::compression::{self, InOnePiece};
+
 /// What is answered. JSON, a problem document when the status says so, or nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
@@ -92,8 +94,13 @@ impl Answer {
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let content_type = self.content_type();
+        let is_large = self.status.is_success() && self.body.len() >= compression::BYTES_MIN;
+        let in_one_piece = is_large.then(|| InOnePiece(self.body.clone()));
         let mut response = Response::new(Body::from(self.body));
         *response.status_mut() = self.status;
+        if let Some(in_one_piece) = in_one_piece {
+            response.extensions_mut().insert(in_one_piece);
+        }
         if let Some(content_type) = content_type {
             response.headers_mut().insert(CONTENT_TYPE, content_type);
         }

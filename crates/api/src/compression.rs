@@ -1,17 +1,24 @@
-//! Lists and exports as gzip, for callers that accept it. A page is compressed whole, on the thread
+//! JSON and exports as gzip, for callers that accept it. A page is compressed whole, on the thread
 //! that read it, so that what is counted of it is what is sent; an export piece by piece, each
-//! ending where its rows do.
+//! ending where its rows do. Any other answer in one piece is compressed on its way out. Jobs that
+//! are handed over are not: that they were taken is seen by their own body.
 
+use std::convert::Infallible;
 use std::io::Write;
 
-use axum::body::Bytes;
-use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
+use axum::body::{Body, Bytes};
+use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, VARY};
 use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use http_body_util::{BodyExt, Full};
+use tokio::task::spawn_blocking;
 
-/// A smaller page is sent as it is: there is nothing to gain.
-const PAGE_BYTES_MIN: usize = 1_024;
+/// What is smaller is sent as it is: there is nothing to gain.
+pub(crate) const BYTES_MIN: usize = 1_024;
+/// Up to this an answer is compressed where it is, in less than a millisecond.
+const AT_ONCE_BYTES_MAX: usize = 64 * 1_024;
 /// How much work is put into it, of 9: more takes the time of whoever waits for a turn to read.
 const LEVEL: u32 = 3;
 
@@ -35,12 +42,52 @@ pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
 
 /// The page compressed, where that is worth it.
 pub(crate) fn page(plain: &Bytes) -> Option<Bytes> {
-    if plain.len() < PAGE_BYTES_MIN {
+    if plain.len() < BYTES_MIN {
         return None;
     }
     let mut encoder = Rows::new();
     encoder.add(plain);
     Some(encoder.finish())
+}
+
+/// The body of an answer that is JSON in one piece, as an extension of it. Whoever gives the answer
+/// another body removes it.
+#[derive(Clone, Debug)]
+pub(crate) struct InOnePiece(pub Bytes);
+
+/// What can be compressed of an answer, which says so from now on. What has a tag cannot: the tag
+/// would stand for two forms.
+pub(crate) fn plain(response: &mut Response) -> Option<Bytes> {
+    let InOnePiece(plain) = response.extensions_mut().remove::<InOnePiece>()?;
+    let headers = response.headers_mut();
+    if headers.contains_key(CONTENT_ENCODING) || headers.contains_key(ETAG) {
+        return None;
+    }
+    if !headers.contains_key(VARY) {
+        told(headers, false);
+    }
+    Some(plain)
+}
+
+/// The answer with its body compressed.
+pub(crate) async fn smaller(mut response: Response, plain: Bytes) -> Response {
+    let compressed = match plain.len() {
+        0..=AT_ONCE_BYTES_MAX => page(&plain),
+        _ => spawn_blocking(move || page(&plain)).await.ok().flatten(),
+    };
+    if let Some(compressed) = compressed {
+        let mut before = std::mem::take(response.body_mut());
+        // Its bytes go now. What it holds beside them, such as a place, goes when the answer has
+        // left.
+        drop(before.frame().await);
+        let body = Full::new(compressed).map_err(move |never: Infallible| {
+            let _held = &before;
+            never
+        });
+        *response.body_mut() = Body::new(body);
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
 }
 
 /// What the answer to a request that could be compressed says of that.
@@ -79,7 +126,25 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    #[tokio::test]
+    async fn what_a_body_holds_is_held_until_its_compressed_form_has_left() {
+        let (held, plain) = (Arc::new(()), Bytes::from(vec![b' '; 2 * AT_ONCE_BYTES_MAX]));
+        let own = Arc::clone(&held);
+        let body = Body::from(plain.clone()).map_err(move |error| {
+            let _held = &own;
+            error
+        });
+        let response = smaller(Response::new(Body::new(body)), plain).await;
+        assert_eq!(response.headers()[CONTENT_ENCODING], "gzip");
+        assert_eq!(Arc::strong_count(&held), 2);
+        let sent = response.into_body().collect().await.expect("never fails").to_bytes();
+        assert!(!sent.is_empty() && sent.len() < 1_024, "{}", sent.len());
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
 
     #[test]
     fn only_who_accepts_gzip_gets_it() {

@@ -29,6 +29,7 @@ use tracing::error;
 use crate::ApiState;
 use crate::authorization::{AuthorizationLayer, PortalGuard};
 use crate::change_log::Asked;
+use crate::compression;
 
 /// The routes with the habits around them. Each layer is memory of every consumer that waits: there
 /// are few, and none keeps a request that it has passed on.
@@ -119,13 +120,18 @@ impl Service<Request> for RequestLayer {
         // A copy: the URI would keep the buffer that the request was read into.
         let path = CompactString::from(request.uri().path());
         let asked = Asked { method: request.method().clone(), path, peer };
+        let takes_gzip = asked.method != Method::HEAD && compression::is_accepted(request.headers());
         let decoded = api.shared.decoders.decoded(api.shared.body_drain.watching(request));
         let answering = decoded.map(|request| caught(self.routes.call(request)));
         async move {
-            let response = match answering {
+            let mut response = match answering {
                 Ok(answering) => answering.await.unwrap_or_else(|panic| panicked(&asked, &*panic)),
                 Err(refused) => *refused,
             };
+            if let Some(plain) = compression::plain(&mut response).filter(|_| takes_gzip) {
+                // In a box, so that whoever waits for an answer has no room for this.
+                response = compression::smaller(response, plain).boxed().await;
+            }
             let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
             api.shared.metrics.answered(&asked.method, route, response.status(), began.elapsed());
             api.shared.change_log.answered(&asked, route, &response);

@@ -21,6 +21,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
+use crate::compression::InOnePiece;
 use crate::fields::{Fields, count, duration, or_nothing, string, strings};
 use crate::openapi::refusals::{OF_A_QUEUE, OF_A_RESERVATION, UNKNOWN_JOB};
 use crate::openapi::{Call, words};
@@ -106,6 +107,7 @@ async fn consume(api: &ApiState, queues: &[QueueName], want: Want) -> Result<Res
     let Answer { status, body } = Answer::ok(&ConsumedShape::of(queues, &jobs, control.as_deref()));
     let response = Answer { status, body: body.clone() }.into_response();
     let mut response = response.map(|_| hand_over::body(body, move || hand_over.done()));
+    response.extensions_mut().remove::<InOnePiece>();
     response.extensions_mut().insert(DroppableAnswer);
     Ok(response)
 }

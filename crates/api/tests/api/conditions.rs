@@ -238,6 +238,44 @@ async fn pages_of_messages_come_as_gzip_for_whom_takes_it() {
     }
 }
 
+#[tokio::test]
+async fn any_answer_of_a_kilobyte_comes_as_gzip_for_whom_takes_it() {
+    let server = Server::start().await;
+    for n in 0..60 {
+        let body = format!(r#"{{"id":"d{n}","labels":{{"site":"site-{n}"}}}}"#);
+        server.check("POST /v1/devices", &body, 201, "{}").await;
+    }
+    let with_coding = |method: &str, path: &str, coding: &str, body: &str| {
+        let request = Request::builder().method(method).uri(path).header("accept-encoding", coding);
+        request.body(Body::from(body.to_owned())).expect("a request")
+    };
+    let path = "/v1/fleet/count?by=site";
+    let expect = server.send(with_coding("GET", path, "identity", "")).await;
+    assert_eq!((expect.header("content-encoding"), expect.header("vary")), (None, Some("accept-encoding")));
+    assert!(expect.text.len() > 1_024, "{}", expect.text);
+    let smaller = server.answer(with_coding("GET", path, "gzip", "")).await;
+    let size = axum::body::HttpBody::size_hint(smaller.body()).exact();
+    assert!(size.is_some_and(|bytes| bytes < expect.text.len() as u64 / 3), "{size:?}");
+    assert_eq!(plain(smaller).await, expect.text);
+    let head = server.send(with_coding("HEAD", path, "gzip", "")).await;
+    assert_eq!((head.status, &*head.text, head.header("content-encoding")), (200, "", None));
+    // An answer that is small, one that hands jobs over, and one with a tag are as they are.
+    let payload = "x".repeat(2_000);
+    let job = format!(r#"{{"jobs":[{{"payload":"{payload}"}}]}}"#);
+    server.check("POST /v1/queues/shop/mail/jobs", &job, 201, "{}").await;
+    let campaign = format!(r#"{{"payload":"{payload}","count":3,"every":"1h"}}"#);
+    server.check("PUT /v1/campaigns/one", &campaign, 201, "{}").await;
+    for (method, path, body) in [
+        ("GET", "/v1/fleet/count", ""),
+        ("POST", "/v1/queues/shop/mail/consume", "{}"),
+        ("GET", "/v1/campaigns/one", ""),
+    ] {
+        let whole = server.send(with_coding(method, path, "gzip", body)).await;
+        assert_eq!((whole.status, whole.header("content-encoding")), (200, None), "{path}");
+        assert_eq!(path == "/v1/fleet/count", !whole.text.contains(&payload), "{path}");
+    }
+}
+
 fn page(name: &str) -> String {
     std::fs::read_to_string(format!("../../docs/{name}.md")).expect("the page")
 }
