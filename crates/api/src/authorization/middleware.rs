@@ -25,7 +25,7 @@ use tower_service::Service;
 use super::ownership::{About, is_own};
 use super::portal;
 use super::standing::StandingRights;
-use super::table::{Needs, Ownership, needs};
+use super::table::{Needs, Ownership, is_public, needs};
 use crate::ApiState;
 
 /// Lets a request through to its route, or refuses it.
@@ -117,12 +117,12 @@ async fn judged(api: ApiState, request: Request) -> Judged {
     }
     let Access::Guarded(guard) = &*api.shared.access else { return Ok((request, None)) };
     let route = request.extensions().get::<MatchedPath>().cloned();
+    if route.as_ref().is_some_and(|route| is_public(request.method(), route.as_str())) {
+        return Ok((request, None));
+    }
     // What a route takes is in the document for everybody who has a token.
     let route = route.filter(|_| *request.method() != Method::OPTIONS);
     let needs = route.as_ref().map(|route| needs(request.method(), route.as_str()));
-    if needs == Some(Needs::Nothing) {
-        return Ok((request, None));
-    }
     match guard.recognise(request.headers()).await {
         Ok(holder) => judge(holder, &api, needs, request).await.map_err(Box::new),
         Err(why) => Err(Box::new(not_recognised(why))),
@@ -173,8 +173,7 @@ async fn judge_portal(
     if let (Some(route), Some(portal)) = (route, caller.portal()) {
         let path = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
         let about = About::of(&parts.uri, path.as_ref());
-        let takes_nothing = needs(&parts.method, route.as_str()) == Needs::Nothing;
-        let may = takes_nothing
+        let may = is_public(&parts.method, route.as_str())
             || portal::is_about_itself(&parts.method, route.as_str())
             || portal::may(api, portal, (&parts.method, route.as_str()), &about)
                 .await

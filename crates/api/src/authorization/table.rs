@@ -246,6 +246,12 @@ pub(super) fn needs(method: &Method, route: &str) -> Needs {
     }
 }
 
+/// Whether a call takes nothing. What may be looked at without a token may be asked about too.
+pub(super) fn is_public(method: &Method, route: &str) -> bool {
+    let looked_at = if method == Method::OPTIONS { &Method::GET } else { method };
+    needs(looked_at, route) == Nothing
+}
+
 impl Needs {
     /// What would be enough, for people.
     pub(super) fn told(self) -> &'static str {

@@ -166,10 +166,13 @@ async fn without_a_valid_token_only_probes_are_answered() {
     for call in ["GET /healthz", "GET /readyz", "HEAD /healthz", "GET /console/devices/d1"] {
         assert_eq!(rig.call(call, None, "").await.status, 200, "{call}");
     }
+    for call in ["OPTIONS /healthz", "OPTIONS /readyz", "OPTIONS /console/devices/d1"] {
+        assert_eq!(rig.call(call, None, "").await.status, 204, "{call}");
+    }
     let calls = ROUTES.iter().filter(|(_, _, needs)| *needs != Needs::Nothing);
     let calls = calls.map(|(method, route, _)| format!("{method} {}", route.replace(['{', '}'], "")));
-    for call in
-        calls.chain(["GET /nothing".to_owned(), "POST /healthz".to_owned(), "POST /console/x".to_owned()])
+    for call in calls
+        .chain(["GET /nothing", "POST /healthz", "POST /console/x", "OPTIONS /metrics"].map(str::to_owned))
     {
         for authorization in [None, Some("Bearer wrong"), Some("Bearer"), Some("Basic YWRtaW4=")] {
             let answer = rig.call(&call, authorization, "").await;
