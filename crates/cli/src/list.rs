@@ -70,7 +70,8 @@ pub(super) fn show<R: Row>(
         screen.note(nothing);
     }
     if let Some(cursor) = rest {
-        screen.note(&format!("there are more: --all shows them, --cursor {cursor} goes on from here"));
+        // The cursor has a line of its own, so that both fit a terminal.
+        screen.note(&format!("there are more: --all shows them, or go on with\n--cursor {cursor}"));
     }
     Ok(())
 }

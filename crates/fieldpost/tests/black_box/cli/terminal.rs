@@ -48,20 +48,37 @@ fn on_terminal(columns: u16, mut command: Command) -> String {
 
 const ID: &str = "evt_0123456789abcdefghijklmnopqrstuv";
 
-fn events() -> String {
+fn events(next_cursor: Option<&str>) -> String {
     let event = json!({"id": ID, "device_id": "0123456789abcdef", "type": "device.changed",
         "ts": "2026-11-21T01:02:03.456Z", "sequence": 7, "value": "v".repeat(200), "previous": "門".repeat(60)});
-    answer("200 OK", "", &json!({"items": [event], "next_cursor": null}).to_string())
+    answer("200 OK", "", &json!({"items": [event], "next_cursor": next_cursor}).to_string())
 }
 
 #[test]
 fn a_table_fits_the_terminal_and_keeps_its_ids() {
     for columns in [80, 100, 60] {
-        let server = Scripted::new(vec![events()]);
+        let server = Scripted::new(vec![events(None)]);
         let mut command = program(&server.url);
         command.args(["device", "events"]);
         let shown = on_terminal(columns, command);
         assert!(shown.contains(ID) && shown.contains("0123456789abcdef"), "{shown}");
+        for line in shown.lines() {
+            assert!(line.width() <= usize::from(columns), "{} of {columns}: {line}", line.width());
+        }
+        assert_eq!(server.asked().len(), 1);
+    }
+}
+
+#[test]
+fn how_a_list_goes_on_fits_the_terminal() {
+    const CURSOR: &str = "AAAABBBBCCCCDDDDEEEEFFFFGGGGHHHHIIIIJJJJKKK";
+    for columns in [80, 60] {
+        let server = Scripted::new(vec![events(Some(CURSOR))]);
+        let mut command = program(&server.url);
+        command.args(["device", "events", "--limit", "1"]);
+        let shown = on_terminal(columns, command);
+        assert!(shown.contains("there are more: --all shows them"), "{shown}");
+        assert!(shown.contains(&format!("--cursor {CURSOR}")), "{shown}");
         for line in shown.lines() {
             assert!(line.width() <= usize::from(columns), "{} of {columns}: {line}", line.width());
         }
@@ -135,7 +152,7 @@ fn every_table_fits_the_terminal_and_loses_nothing_that_is_not_seen_again() {
 
 #[test]
 fn a_table_that_goes_elsewhere_has_a_line_for_each_row() {
-    let server = Scripted::new(vec![events()]);
+    let server = Scripted::new(vec![events(None)]);
     let output = program(&server.url).args(["device", "events"]).output().expect("it runs");
     let shown = String::from_utf8(output.stdout).expect("text");
     assert_eq!(shown.lines().count(), 2, "{shown}");
