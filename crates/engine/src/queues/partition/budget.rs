@@ -1,13 +1,27 @@
-//! The budget of one step. Every path of a step spends from it; the rest waits for the next step.
+//! The budget of one step: work that weighs little in a batch and takes time. What is left waits
+//! for the next step.
 //!
-//! `StepContext` bounds the weight of a batch and the payloads of answers. This budget bounds work
-//! that weighs little and takes time: jobs coming due, parked jobs read in, and store keys scanned.
-//! It bounds what is looked at of queues that are deleted or dropped, and consumers sent home, too.
+//! Counted in [`Spent`], and asserted when the step is sealed:
 //!
-//! Some work is small, and has constants of its own. A step does something to 1,000 locks and those
-//! who wait for them, and looks for backlogs in 100 queues. Of empty queues, surplus dead letters,
-//! old answers and jobs that leave memory, 1,000 each have their turn. A list passes over 10,000
-//! names.
+//! - jobs that come due, lapse or expire;
+//! - parked jobs that are read in, and apart from them those that are read in at once;
+//! - keys of parked jobs that are scanned;
+//! - dead letters that are looked at for their age;
+//! - rows of deleted queues that are swept, and jobs that are looked at to be dropped;
+//! - consumers that are sent home.
+//!
+//! `StepContext` asserts the weight of the batch, and bounds the payloads of answers.
+//!
+//! Not counted, and bounded by a constant where it is done:
+//!
+//! - 500 due locks and callers that wait for them, once before the inputs and once after
+//!   (`LOCKS_DUE_PER_STEP`);
+//! - queues that are looked at for backlogs, 100 (`LOOKS_PER_STEP`);
+//! - empty queues that are forgotten, and surplus dead letters of a queue at a time, 1,000 each
+//!   (`RECORDS_MAX`);
+//! - old answers that are forgotten, 1,000 (`FORGOTTEN_MAX`);
+//! - jobs that leave memory, 1,000 (`PARKED_AT_A_TIME`);
+//! - names that a list passes over, 10,000 (`NAMES_SEEN_MAX`).
 
 use crate::kernel::step_context::STEP_BYTES_MAX;
 
