@@ -182,7 +182,7 @@ fn is_name(text: &str, name: &ServerName<'_>) -> bool {
 ///
 /// The sender of webhooks tells the same faults apart for the attempts that it records, and copies
 /// between nodes for what they show. The mappings stay apart: one crate below all would have to
-/// know TLS, `base` knows none, and nothing of the server is compiled into programs that use this
+/// know TLS, and `base` knows none. Nothing of the server is compiled into programs that use this
 /// client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
