@@ -83,6 +83,19 @@ pub(super) fn routes() -> Routes {
         call.refuses(&[UNKNOWN_CAMPAIGN]).refuses(OF_A_READ)
     };
     let removed = done("Removes a campaign: nobody is picked for it any more", "it is gone");
+    outcome_routes()
+        .post("/v1/campaigns", create, begun)
+        .get("/v1/campaigns", list, listed)
+        .get(BY_ID, show, shown)
+        .put(BY_ID, put_one, put)
+        .patch(BY_ID, change, changed)
+        .delete(BY_ID, remove, removed)
+        .post("/v1/campaigns/{id}/pause", pause, done("Pauses a campaign with its next slot", "it is paused"))
+        .post("/v1/campaigns/{id}/resume", resume, done("Goes on with a paused campaign", "it goes on"))
+}
+
+/// Slots and results of a campaign, and whom it picked.
+fn outcome_routes() -> Routes {
     let slots = Call::new("Slots of a campaign by the time at which they were due, newest first")
         .span()
         .lists::<SlotShape>()
@@ -99,14 +112,6 @@ pub(super) fn routes() -> Routes {
         .refuses(&[UNKNOWN_CAMPAIGN])
         .refuses(OF_A_READ);
     Routes::default()
-        .post("/v1/campaigns", create, begun)
-        .get("/v1/campaigns", list, listed)
-        .get(BY_ID, show, shown)
-        .put(BY_ID, put_one, put)
-        .patch(BY_ID, change, changed)
-        .delete(BY_ID, remove, removed)
-        .post("/v1/campaigns/{id}/pause", pause, done("Pauses a campaign with its next slot", "it is paused"))
-        .post("/v1/campaigns/{id}/resume", resume, done("Goes on with a paused campaign", "it goes on"))
         .get("/v1/campaigns/{id}/slots", list_slots, slots)
         .get("/v1/campaigns/{id}/results", list_results, results)
         .get("/v1/campaigns/{id}/coverage", cover, coverage)

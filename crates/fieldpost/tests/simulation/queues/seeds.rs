@@ -21,7 +21,7 @@ const FOUND_BUGS: &[Found] = &[
     Found {
         seed: 274,
         with: "resident_max=8 control=0",
-        what: "it failed before each step of a partition had one budget; the change that mended it was not traced",
+        what: "jobs that workers had counted as too many in memory, so nothing was read by its time: a parked job that had expired was counted as scheduled",
     },
     Found {
         seed: 680,
