@@ -15,6 +15,7 @@ mod free_space;
 mod grpc;
 mod host;
 mod lmstfy;
+mod mqtt;
 mod notices;
 mod open_files;
 mod process;
@@ -34,7 +35,6 @@ use std::sync::{Arc, Mutex};
 use api::ApiState;
 use base::{Clock, DeviceIdForm, Timestamp, WayIn};
 use engine::Engine;
-use gateway::mqtt::{MqttLimits, MqttListener};
 use net::http::{HttpListener, LargeAnswers, WebAccess};
 use prometheus_client::registry::Registry;
 use store::{BlockStorages, EmbeddedStore, Running, Store};
@@ -227,13 +227,6 @@ async fn open_edges(
     let tester = webhooks.tester();
     host.open_breakers = webhooks.open_breakers();
     edges.spawn(webhooks.run(stop.subscribe()));
-    if let Some(listen) = settings.mqtt.listen {
-        let listener = bind_mqtt(settings, listen, engine, tls.clone(), shares.clone()).await?;
-        listener.register_metrics(&mut metrics);
-        host.serves_mqtt(listener.connections(), &shares);
-        addresses.mqtt = Some(listener.local_addr().map_err(because("mqtt.listen"))?);
-        edges.spawn(listener.run(stop.subscribe()));
-    }
     if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
         edges.spawn(consumer.run(stop.subscribe()));
     }
@@ -255,6 +248,7 @@ async fn open_edges(
     };
     let api = ApiState::new(engine.clone(), Arc::clone(&access), &memory, Arc::clone(&metrics));
     let api = api.ended_by(stop.subscribe());
+    mqtt::open(&edge, &mut host, addresses, edges).await?;
     lmstfy::open(&edge, addresses, edges).await?;
     grpc::open(&edge, addresses, edges).await?;
     let api = api.testing_with(move |client| {
@@ -304,32 +298,6 @@ fn tell_of_machine(
     if let Some(free) = settings.streams_disk_free_bytes {
         edges.spawn(free_space::watch_for_streams(engine.clone(), data_dir(), free, stop.subscribe()));
     }
-}
-
-async fn bind_mqtt(
-    settings: &Settings,
-    listen: SocketAddr,
-    engine: &Engine,
-    tls: Option<TlsSource>,
-    shares: OpenFileShares,
-) -> Result<MqttListener, Ended> {
-    let limits = MqttLimits {
-        connections_max: shares.mqtt,
-        connections_per_login_max: settings.mqtt.connections_per_login_max,
-        handshakes_max: shares.mqtt_handshakes,
-        mirror: settings.mqtt.mirror,
-        ..MqttLimits::default()
-    };
-    let bound = MqttListener::bind(listen, engine.clone(), limits).await;
-    let listener = bound.map_err(|error| no_listener("mqtt.listen", listen, &error))?;
-    let mut listener = listener.with_open_files(shares.files).with_kinds(Arc::clone(&settings.kinds));
-    if let Some(logins) = access::logins(settings).map_err(because("auth.mqtt"))? {
-        listener = listener.with_logins(logins);
-    }
-    if let Some(source) = tls {
-        listener = listener.with_tls(source);
-    }
-    Ok(listener)
 }
 
 fn engine_settings(

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use access::Access;
 use axum::Router;
 use engine::Engine;
-use lmstfy::Lmstfy;
 use net::http::{HttpListener, LargeAnswers, WebAccess};
 use net::memory_budget::MemoryBudget;
 use prometheus_client::registry::Registry;
@@ -34,18 +33,17 @@ pub(super) struct EdgeContext<'a> {
 }
 
 impl EdgeContext<'_> {
-    /// Serves `app` over HTTP at an address of the settings.
+    /// Serves `app` over HTTP at an address of the settings; `busy` answers whoever is one too many.
     pub(super) async fn serve(
         &self,
-        key: &str,
-        listen: SocketAddr,
-        app: Router,
+        (key, listen): (&str, SocketAddr),
+        (app, busy): (Router, Router),
         web: WebAccess,
         tasks: &mut JoinSet<()>,
     ) -> Result<SocketAddr, Ended> {
         let bound = bind(key, listen)?;
         let address = bound.local_addr().map_err(because::<io::Error>(key))?;
-        let mut listener = HttpListener::new(bound, app, Lmstfy::busy(), self.shares.http, web);
+        let mut listener = HttpListener::new(bound, app, busy, self.shares.http, web);
         listener = listener.with_open_files(self.shares.files.clone()).with_answers(self.answers.clone());
         if let Some(source) = self.tls {
             listener = listener.with_tls(Arc::clone(source));

@@ -37,13 +37,14 @@ pub(super) async fn open(
     );
     if let Some(listen) = listen {
         let web = edge.web.clone();
-        addresses.lmstfy = Some(edge.serve("lmstfy.listen", listen, lmstfy.api(), web, tasks).await?);
+        let (place, app) = (("lmstfy.listen", listen), (lmstfy.api(), Lmstfy::busy()));
+        addresses.lmstfy = Some(edge.serve(place, app, web, tasks).await?);
     }
     if let Some(listen) = admin_listen {
-        let key = "lmstfy.admin_listen";
+        let (place, app) = (("lmstfy.admin_listen", listen), (lmstfy.admin(), Lmstfy::busy()));
         // It takes a password, which a browser sends again by itself.
         let web = edge.web.clone().remembered_by_browsers();
-        addresses.lmstfy_admin = Some(edge.serve(key, listen, lmstfy.admin(), web, tasks).await?);
+        addresses.lmstfy_admin = Some(edge.serve(place, app, web, tasks).await?);
     }
     Ok(())
 }
