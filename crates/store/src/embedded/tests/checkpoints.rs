@@ -60,7 +60,7 @@ fn jobs(store: &EmbeddedStore) -> usize {
     let mut count = 0;
     let view = store.load(PARTITION).expect("loads");
     view.device_residents(&mut |resident| {
-        count += usize::from(matches!(resident, crate::DeviceResident::Job(_)))
+        count += usize::from(matches!(resident, crate::DeviceResident::Job(_)));
     })
     .expect("reads");
     count
