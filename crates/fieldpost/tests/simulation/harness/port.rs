@@ -72,6 +72,20 @@ pub(crate) struct Stepped<N> {
 }
 
 impl<M: Partition, N> Port<M, N> {
+    /// Loads a partition of a process, and again whenever a batch of it may be lost.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) fn load(
+        process: &Process,
+        id: PartitionId,
+        context: &Arc<M::Context>,
+        load: impl Fn() -> Result<M, StoreError> + Send + 'static,
+    ) -> Result<Self, StoreError> {
+        let (kernel, context) = (Arc::clone(&process.kernel), Arc::clone(context));
+        Ok(Self::new(Runner::new(id, load()?, Box::new(load), kernel, context), process))
+    }
+
     pub(crate) fn new(runner: Runner<M>, process: &Process) -> Self {
         Self {
             runner,

@@ -17,7 +17,7 @@ pub(crate) struct Process {
     pub(super) spy: Arc<StoreSpy>,
     pub(super) outcomes: Outcomes,
     clock: Arc<dyn Clock>,
-    kernel: Arc<KernelContext>,
+    pub(super) kernel: Arc<KernelContext>,
 }
 
 impl Process {

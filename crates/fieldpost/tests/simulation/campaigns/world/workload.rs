@@ -10,7 +10,6 @@ use base::{Clock, PartitionId, Timestamp};
 use engine::Settings;
 use engine::campaigns::{CampaignMachine, FleetView};
 use engine::context::EngineContext;
-use engine::kernel::runner::Runner;
 use store::StoreError;
 
 use super::fleet::{GivenPicks, SimulatedFleet};
@@ -187,7 +186,5 @@ fn load(
         let moments = (kernel.began_at_wall(), kernel.moment_of_load());
         CampaignMachine::load(&*kernel.store, &settings, fleet, moments)
     };
-    let (campaigns, kernel) = (load()?, Arc::clone(&context.kernel));
-    let effects = Arc::clone(&context.campaigns);
-    Ok(Port::new(Runner::new(PartitionId::CAMPAIGNS, campaigns, Box::new(load), kernel, effects), process))
+    Port::load(process, PartitionId::CAMPAIGNS, &context.campaigns, load)
 }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base::PartitionId;
 use engine::context::EngineContext;
 use engine::devices::partition::DevicePartition;
-use engine::kernel::runner::Runner;
 use engine::registry::Registry;
 use engine::{Downlink, PublishedCommand, Settings};
 use store::StoreError;
@@ -71,10 +70,7 @@ fn load_registry(
 ) -> Result<Port<Registry, MeantRollout>, StoreError> {
     let (settings, kernel) = (Arc::clone(settings), Arc::clone(&context.kernel));
     let load = move || Registry::load(&*kernel.store, &settings);
-    let (registry, kernel) = (load()?, Arc::clone(&context.kernel));
-    let effects = Arc::clone(&context.registry);
-    let runner = Runner::new(PartitionId::REGISTRY, registry, Box::new(load), kernel, effects);
-    Ok(Port::new(runner, process))
+    Port::load(process, PartitionId::REGISTRY, &context.registry, load)
 }
 
 fn load(
@@ -91,7 +87,5 @@ fn load(
         opened.partition.go_on_with_sessions(&shared.devices);
         Ok(opened.partition)
     };
-    let partition = load()?;
-    let (kernel, effects) = (Arc::clone(&context.kernel), Arc::clone(&context.devices));
-    Ok(Port::new(Runner::new(id, partition, Box::new(load), kernel, effects), process))
+    Port::load(process, id, &context.devices, load)
 }

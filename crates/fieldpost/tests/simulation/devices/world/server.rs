@@ -82,10 +82,7 @@ fn load_registry(
         shared.directory().replace(registry.clients().cloned());
         Ok(registry)
     };
-    let (registry, kernel) = (load()?, Arc::clone(&context.kernel));
-    let effects = Arc::clone(&context.registry);
-    let runner = Runner::new(PartitionId::REGISTRY, registry, Box::new(load), kernel, effects);
-    Ok(Port::new(runner, process).at_rest())
+    Ok(Port::load(process, PartitionId::REGISTRY, &context.registry, load)?.at_rest())
 }
 
 fn load_partition(

@@ -11,7 +11,6 @@ use engine::Settings;
 use engine::context::EngineContext;
 use engine::devices::input::DeviceInput;
 use engine::devices::partition::DevicePartition;
-use engine::kernel::runner::Runner;
 use engine::streams::block_sweep::sweep_files;
 use engine::streams::block_worker::{DoneWork, do_work};
 use engine::streams::{StreamPartition, StreamsInput};
@@ -252,10 +251,7 @@ fn load_streams(process: &Process, context: &EngineContext) -> Result<Port<Strea
         streams.partition_loaded(streams_partition(), &loaded);
         Ok(loaded)
     };
-    let (first, kernel) = (load()?, Arc::clone(&context.kernel));
-    let effects = Arc::clone(&context.streams);
-    let runner = Runner::new(streams_partition(), first, Box::new(load), kernel, effects);
-    Ok(Port::new(runner, process))
+    Port::load(process, streams_partition(), &context.streams, load)
 }
 
 fn load_devices(
@@ -270,7 +266,5 @@ fn load_devices(
             DevicePartition::load(&*kernel.store, DEVICES, &settings, number, moment, &shared.devices)?;
         Ok(opened.partition)
     };
-    let (first, kernel) = (load()?, Arc::clone(&context.kernel));
-    let effects = Arc::clone(&context.devices);
-    Ok(Port::new(Runner::new(DEVICES, first, Box::new(load), kernel, effects), process))
+    Port::load(process, DEVICES, &context.devices, load)
 }

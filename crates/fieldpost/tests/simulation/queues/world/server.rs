@@ -7,7 +7,6 @@ use base::PartitionId;
 use engine::Settings;
 use engine::context::EngineContext;
 use engine::kernel::machine::Machine;
-use engine::kernel::runner::Runner;
 use engine::queues::partition::{QueuePartition, StepLimits};
 use engine::queues::{QueueInput, ReservationToken};
 use store::StoreError;
@@ -77,8 +76,7 @@ fn load(
             QueuePartition::load(&*kernel.store, id, resident_max, number, kernel.moment_of_load());
         partition.map(|partition| partition.with_limits(limits))
     };
-    let (kernel, effects) = (Arc::clone(&context.kernel), Arc::clone(&context.queues));
-    let port = Port::new(Runner::new(id, load()?, Box::new(load), kernel, effects), process);
+    let port = Port::load(process, id, &context.queues, load)?;
     let (inbox, returns) = mpsc::channel(RETURNS_MAX);
     Ok(SimulatedPartition { port, inbox, returns })
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use base::{PartitionId, Timestamp};
 use engine::Settings;
 use engine::context::EngineContext;
-use engine::kernel::runner::Runner;
 use engine::registry::Registry;
 use store::StoreError;
 
@@ -181,7 +180,5 @@ fn load(
         shared.registry_loaded(&registry);
         Ok(registry)
     };
-    let (registry, kernel) = (load()?, Arc::clone(&context.kernel));
-    let effects = Arc::clone(&context.registry);
-    Ok(Port::new(Runner::new(PartitionId::REGISTRY, registry, Box::new(load), kernel, effects), process))
+    Port::load(process, PartitionId::REGISTRY, &context.registry, load)
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use engine::Settings;
-use engine::kernel::runner::Runner;
 use engine::streams::StreamPartition;
 use records::{StreamBlock, StreamMove, WhenFull};
 use store::{BlockStorage, BlockStorages, StoreError};
@@ -131,10 +130,7 @@ impl Workload for World {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok(loaded)
         };
-        let (first, kernel) = (load()?, Arc::clone(&context.kernel));
-        let effects = Arc::clone(&context.streams);
-        let runner = Runner::new(partition(), first, Box::new(load), kernel, effects);
-        let streams = Port::new(runner, process);
+        let streams = Port::load(process, partition(), &context.streams, load)?;
         self.server = Some(Server {
             context,
             streams,
