@@ -131,16 +131,16 @@ impl World {
     }
 
     fn take_answers(&mut self) -> Checked {
-        for (call, answer) in self.calls.take_ended() {
-            match answer {
-                Some(answer) => self.answered(&call, answer)?,
-                None => {
-                    call.check_dropped(|_| self.campaigns().and_then(AnyPort::life))?;
-                    self.expectations.forget(call.id);
-                }
-            }
-        }
-        Ok(())
+        let ended = self.calls.take_ended();
+        ended.deliver(
+            self,
+            |world, call, answer| world.answered(&call, answer),
+            |world, call| {
+                call.check_dropped(|_| world.campaigns().and_then(AnyPort::life))?;
+                world.expectations.forget(call.id);
+                Ok(())
+            },
+        )
     }
 
     fn answered(&mut self, call: &Call<Answer, Then>, answer: Answer) -> Checked {

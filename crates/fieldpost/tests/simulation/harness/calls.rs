@@ -1,8 +1,11 @@
 //! Calls under way: who was asked, and what the answer is held against.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use base::PartitionId;
+use engine::{Outcome, Pending};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -39,8 +42,28 @@ impl<A> Waiting<A> {
         })
     }
 
+    /// For what becomes of a slice.
+    pub(crate) fn on_slice(pending: Pending, answer: impl Fn(Outcome) -> A + 'static) -> Self {
+        let mut pending = Some(pending);
+        Self::new(move || match poll_slice(&mut pending) {
+            Polled::NotYet => Polled::NotYet,
+            Polled::Answered(outcome) => Polled::Answered(answer(outcome)),
+            Polled::Dropped => Polled::Dropped,
+        })
+    }
+
     pub(crate) fn poll(&mut self) -> Polled<A> {
         (self.0)()
+    }
+}
+
+/// What became of a slice, if that is known.
+pub(crate) fn poll_slice(pending: &mut Option<Pending>) -> Polled<Outcome> {
+    let Some(ready) = pending.take_if(|pending| pending.is_ready()) else { return Polled::NotYet };
+    match pin!(ready.durable()).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(outcome)) => Polled::Answered(outcome),
+        Poll::Ready(Err(_)) => Polled::Dropped,
+        Poll::Pending => Polled::NotYet,
     }
 }
 
@@ -73,8 +96,8 @@ impl<A, T> Calls<A, T> {
         self.last
     }
 
-    /// Those that are answered, or never will be, with their answers.
-    pub(crate) fn take_ended(&mut self) -> Vec<(Call<A, T>, Option<A>)> {
+    /// Those that are answered, or never will be.
+    pub(crate) fn take_ended(&mut self) -> EndedCalls<A, T> {
         let mut ended = Vec::new();
         for mut call in std::mem::take(&mut self.waiting) {
             match call.waiting.poll() {
@@ -83,7 +106,38 @@ impl<A, T> Calls<A, T> {
                 Polled::Dropped => ended.push((call, None)),
             }
         }
-        ended
+        EndedCalls(ended)
+    }
+}
+
+/// Calls that are answered, or never will be, with their answers.
+pub(crate) struct EndedCalls<A, T>(Vec<(Call<A, T>, Option<A>)>);
+
+impl<A, T> EndedCalls<A, T> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// In the order in which they were made, but some come before all others.
+    pub(crate) fn with_first(mut self, is_first: impl Fn(&T) -> bool) -> Self {
+        self.0.sort_by_key(|(call, _)| (!is_first(&call.then), call.id));
+        self
+    }
+
+    /// Gives each to its workload.
+    pub(crate) fn deliver<W>(
+        self,
+        workload: &mut W,
+        answered: impl Fn(&mut W, Call<A, T>, A) -> Checked,
+        dropped: impl Fn(&mut W, Call<A, T>) -> Checked,
+    ) -> Checked {
+        for (call, answer) in self.0 {
+            match answer {
+                Some(answer) => answered(workload, call, answer)?,
+                None => dropped(workload, call)?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -128,17 +128,17 @@ impl World {
     }
 
     fn take_answers(&mut self) -> Checked {
-        for (call, answer) in self.calls.take_ended() {
-            match answer {
-                Some(answer) => self.answered(&call, answer)?,
-                None => {
-                    call.check_dropped(|_| self.registry().and_then(AnyPort::life))?;
-                    self.expectations.forget(call.id);
-                    self.unanswered(call.then);
-                }
-            }
-        }
-        Ok(())
+        let ended = self.calls.take_ended();
+        ended.deliver(
+            self,
+            |world, call, answer| world.answered(&call, answer),
+            |world, call| {
+                call.check_dropped(|_| world.registry().and_then(AnyPort::life))?;
+                world.expectations.forget(call.id);
+                world.unanswered(call.then);
+                Ok(())
+            },
+        )
     }
 
     fn answered(&mut self, call: &Call<Answer, Then>, answer: Answer) -> Checked {

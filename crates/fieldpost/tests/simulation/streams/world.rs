@@ -324,16 +324,13 @@ impl World {
 
     fn take_answers(&mut self) -> Checked {
         self.notice_load()?;
-        for (call, answer) in self.calls.take_ended() {
-            match answer {
-                Some(answer) => self.answered(call, answer)?,
-                None => {
-                    call.check_dropped(|_| self.partition_port().and_then(AnyPort::life))?;
-                    self.expectations.forget(call.id);
-                    call.then.unanswered(&mut self.positions);
-                }
-            }
-        }
+        let ended = self.calls.take_ended();
+        ended.deliver(self, Self::answered, |world, call| {
+            call.check_dropped(|_| world.partition_port().and_then(AnyPort::life))?;
+            world.expectations.forget(call.id);
+            call.then.unanswered(&mut world.positions);
+            Ok(())
+        })?;
         self.look_at_positions()
     }
 

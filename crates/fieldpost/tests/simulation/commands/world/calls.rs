@@ -1,14 +1,11 @@
 //! Calls of this workload: in what form they are answered, and what follows from an answer.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use base::{DeviceId, EntityId, Problem};
 use engine::rollouts::{OrderReport, RolloutOrder};
-use engine::{Outcome, Pending, PublishedCommand, RolloutCall, TrackedCommand, TrackedRollout};
+use engine::{Outcome, PublishedCommand, RolloutCall, TrackedCommand, TrackedRollout};
 
 use super::fleet::Saying;
-use crate::harness::calls::{self, Polled};
+use crate::harness::calls;
 
 /// Who answers.
 pub(crate) type Waiting = calls::Waiting<Answer>;
@@ -51,18 +48,4 @@ pub(crate) enum Answer {
     Slice(Outcome),
     Begun(Result<Box<(TrackedRollout, bool)>, Problem>),
     Reports(Vec<OrderReport>),
-}
-
-/// What became of a slice is replied.
-pub(super) fn slice(pending: Pending) -> Waiting {
-    let mut pending = Some(pending);
-    Waiting::new(move || {
-        let Some(ready) = pending.take_if(|pending| pending.is_ready()) else { return Polled::NotYet };
-        let done = pin!(ready.durable()).poll(&mut Context::from_waker(Waker::noop()));
-        match done {
-            Poll::Ready(Ok(outcome)) => Polled::Answered(Answer::Slice(outcome)),
-            Poll::Ready(Err(_)) => Polled::Dropped,
-            Poll::Pending => Polled::NotYet,
-        }
-    })
 }

@@ -13,7 +13,7 @@ use engine::{PublishedCommand, Report, ReportContent};
 use records::DisconnectReason;
 
 use super::World;
-use super::calls::{self, Answer, Then, Waiting};
+use super::calls::{Answer, Then, Waiting};
 use crate::commands::fault_injection::{ANSWER_INVENTED, GOODBYE_UNHEARD};
 use crate::commands::meant::{Meant, Word};
 use crate::commands::plan::kind_of;
@@ -264,7 +264,8 @@ impl World {
         let partition = self.partition_of(&device);
         let input = DeviceInput::Reports { way: WayIn::Mqtt, reports, part };
         let meant = Meant::Said { call, device, id, said };
-        self.ask(partition, (input, meant), (calls::slice(pending), Then::Said(saying, retries)));
+        let answer = (Waiting::on_slice(pending, Answer::Slice), Then::Said(saying, retries));
+        self.ask(partition, (input, meant), answer);
         true
     }
 

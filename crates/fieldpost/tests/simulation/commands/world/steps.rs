@@ -44,17 +44,12 @@ impl World {
     pub(super) fn take_answers(&mut self) -> Checked {
         loop {
             self.take_published()?;
-            let mut ended = self.calls.take_ended();
+            let ended = self.calls.take_ended();
             if ended.is_empty() {
                 return Ok(());
             }
-            ended.sort_by_key(|(call, _)| (!matches!(call.then, Then::Polled { .. }), call.id));
-            for (call, answer) in ended {
-                match answer {
-                    Some(answer) => self.answered(call, answer)?,
-                    None => self.dropped(call)?,
-                }
-            }
+            let polls_first = ended.with_first(|then| matches!(then, Then::Polled { .. }));
+            polls_first.deliver(self, Self::answered, Self::dropped)?;
         }
     }
 

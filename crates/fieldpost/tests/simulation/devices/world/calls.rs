@@ -1,13 +1,10 @@
 //! Calls of this workload: in what form they are answered, what follows from an answer, and what it
 //! is held against.
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use base::{DeviceId, Incarnation, PartitionId, Problem, WayIn};
 use engine::devices::input::Imported;
 use engine::queries::Device;
-use engine::{AttemptDue, Outcome, Pending, Report};
+use engine::{AttemptDue, Outcome, Report};
 use notify::lanes::Lease;
 use records::{Client, DeviceSlot};
 use tokio::sync::oneshot::Receiver;
@@ -16,7 +13,7 @@ use crate::devices::meant::ImportLine;
 use crate::devices::model::Expected;
 use crate::devices::model::device::Shown;
 use crate::devices::model::registry::KnownClient;
-use crate::harness::calls::{self, BatchRef, CallId, Polled};
+use crate::harness::calls::{self, BatchRef, CallId};
 use crate::harness::violation::{Checked, Invariant};
 
 /// Who answers.
@@ -72,22 +69,6 @@ pub(super) fn client(receiver: Receiver<Result<Client, Problem>>) -> Waiting {
 /// What the only client of a lease gets.
 pub(super) fn leased(due: Vec<Vec<AttemptDue>>) -> Answer {
     Answer::Leased(due.into_iter().flatten().collect())
-}
-
-/// What became of a slice is replied.
-pub(super) fn slice(pending: Pending) -> Waiting {
-    let mut pending = Some(pending);
-    Waiting::new(move || poll_slice(&mut pending))
-}
-
-fn poll_slice(pending: &mut Option<Pending>) -> Polled<Answer> {
-    let Some(ready) = pending.take_if(|pending| pending.is_ready()) else { return Polled::NotYet };
-    let done = pin!(ready.durable()).poll(&mut Context::from_waker(Waker::noop()));
-    match done {
-        Poll::Ready(Ok(outcome)) => Polled::Answered(Answer::Slice(outcome)),
-        Poll::Ready(Err(_)) => Polled::Dropped,
-        Poll::Pending => Polled::NotYet,
-    }
 }
 
 /// Holds an answer against what was expected. Attempts are compared elsewhere.

@@ -76,17 +76,12 @@ impl World {
     /// known.
     pub(super) fn take_answers(&mut self) -> Checked {
         loop {
-            let mut ended = self.calls.take_ended();
+            let ended = self.calls.take_ended();
             if ended.is_empty() {
                 return Ok(());
             }
-            ended.sort_by_key(|(call, _)| (!matches!(call.then, Then::Send(_)), call.id));
-            for (call, answer) in ended {
-                match answer {
-                    Some(answer) => self.answered(call, answer)?,
-                    None => self.dropped(call)?,
-                }
-            }
+            let leases_first = ended.with_first(|then| matches!(then, Then::Send(_)));
+            leases_first.deliver(self, Self::answered, Self::dropped)?;
         }
     }
 

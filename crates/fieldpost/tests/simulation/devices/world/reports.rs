@@ -8,7 +8,7 @@ use engine::intake::{ReportId, SlicePart};
 use engine::{Report, ReportContent};
 
 use super::World;
-use super::calls::{self, Then};
+use super::calls::{Answer, Then, Waiting};
 use super::server::Server;
 use crate::devices::fault_injection::{REPEATS_TAKEN_FOR_NEW, SILENT_DOOR, SWAPPED_REPORTS};
 use crate::devices::meant::Meant;
@@ -99,7 +99,8 @@ impl World {
             let input = DeviceInput::Reports { way, reports, part };
             let _has_room = self.hand_in(partition, input, Meant::Reports { call, way, reports: meant });
         }
-        self.await_answer(asked, (calls::slice(pending), Then::Repeat(way, again)));
+        let waiting = Waiting::on_slice(pending, Answer::Slice);
+        self.await_answer(asked, (waiting, Then::Repeat(way, again)));
     }
 
     fn any_report(&mut self) -> Report {

@@ -84,12 +84,7 @@ impl World {
             if ended.is_empty() {
                 return Ok(());
             }
-            for (call, answer) in ended {
-                match answer {
-                    Some(answer) => self.answered(call, answer)?,
-                    None => self.dropped(call)?,
-                }
-            }
+            ended.deliver(self, Self::answered, Self::dropped)?;
         }
     }
 

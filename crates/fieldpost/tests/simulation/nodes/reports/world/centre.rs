@@ -7,8 +7,8 @@ use gateway::decode::{self, Rules};
 
 use super::World;
 use super::network::AnswerOnItsWay;
-use super::reporters::{poll_slice, slice_of};
-use crate::harness::calls::Polled;
+use super::reporters::slice_of;
+use crate::harness::calls::{Polled, poll_slice};
 use crate::nodes::exchange::{Ask, Request, WaitingForEnd, not_accepting};
 use crate::nodes::fault_injection::{ANSWERED_WHEN_TAKEN, REPORTS_WITHOUT_IDS};
 use crate::nodes::reports::{CENTRE, centre_identity};

@@ -1,8 +1,6 @@
 //! Devices that report to the edge, and what it answers.
 
 use std::collections::BTreeSet;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 
 use base::{Clock, DeviceId, Kind, Timestamp, Value, WayIn, hash};
 use engine::devices::input::{Addressed, DeviceInput};
@@ -10,7 +8,7 @@ use engine::intake::{ReportId, SlicePart};
 use engine::{Outcome, Pending, Report, ReportContent};
 
 use super::World;
-use crate::harness::calls::Polled;
+use crate::harness::calls::{Polled, poll_slice};
 use crate::nodes::reports::EDGE;
 
 /// Each device, what it is at the edge, and what it is at the centre.
@@ -42,16 +40,6 @@ struct GivenSlice {
     with_ids: bool,
     /// It was answered before.
     is_known: bool,
-}
-
-/// What became of a slice, if that is known.
-pub(super) fn poll_slice(pending: &mut Option<Pending>) -> Polled<Outcome> {
-    let Some(ready) = pending.take_if(|pending| pending.is_ready()) else { return Polled::NotYet };
-    match pin!(ready.durable()).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(Ok(outcome)) => Polled::Answered(outcome),
-        Poll::Ready(Err(_)) => Polled::Dropped,
-        Poll::Pending => Polled::NotYet,
-    }
 }
 
 /// Reports as one partition takes them, and what becomes of them.
