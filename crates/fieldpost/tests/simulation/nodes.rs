@@ -27,7 +27,7 @@
 //! level with its source, and every message that a stream keeps is in every stream that it is
 //! copied to; where no node was set back, in the order of its source.
 //!
-//! Copies of kind `reports` have a world of their own, [reports].
+//! Copies of kind `reports` have a world of their own, [reports], over the same [network].
 //!
 //! Not simulated: HTTP itself and the tasks that run copies on a node (`copies::peer` and
 //! `copies::tasks`), for which the black-box tests are there; a disk that is set back to an older
@@ -40,6 +40,7 @@ mod fault_injection;
 mod fault_tests;
 mod invariants;
 mod ledger;
+mod network;
 mod plan;
 mod reports;
 mod seeds;

@@ -13,28 +13,13 @@ counts! {
     /// Messages that clients gave again, and that were there.
     duplicates,
     refused,
-    lives,
     /// Nodes that came back with an empty disk, or with a backup.
     imaged,
     restored,
     streams_deleted,
-    /// Requests to other nodes,
-    requests,
-    /// of which the network lost, or brought twice,
-    requests_lost,
-    requests_twice,
-    /// that came when nobody waited any more,
-    requests_late,
-    /// that found nobody, or were cut off,
-    requests_failed,
-    /// and answers that it lost.
-    answers_lost,
-    cuts,
-    /// Pages and appends that were answered.
+    /// Pages that were answered.
     pages,
-    batches,
-    /// Moves of positions, and copies that began anew.
-    moves,
+    /// Copies that began anew.
     resets,
     /// Receipts, and receipts that name more than one node.
     receipts,

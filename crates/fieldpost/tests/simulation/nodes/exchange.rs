@@ -3,10 +3,11 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{Clock, Problem, Timestamp};
 use copies::{CopyBatch, CopyFailure, CopyFailureKind, CopyHome, PageAsk, SinkAnswer, SourcePage, StreamEnd};
 use engine::streams::{CopyKey, CopyMove, CopyProgress, CopyStatus, StreamName};
@@ -20,6 +21,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(4);
 pub(super) type Waiting<T> = Option<oneshot::Sender<T>>;
 /// Who waits for what another node answers.
 pub(super) type WaitingForEnd<T> = Waiting<Result<T, CopyFailure>>;
+
+/// Somebody who waits is told, or nobody.
+pub(super) fn tell<T>(waiting: Waiting<T>, answer: T) {
+    let _nobody_waits = waiting.is_none_or(|waiting| waiting.send(answer).is_err());
+}
 
 /// What a copy asks for.
 pub(super) enum Ask {
@@ -79,35 +85,61 @@ impl Request {
 
     /// It fails at once.
     pub(super) fn fail(self, failure: CopyFailure) {
-        let _nobody_waits = match self.ask {
-            Ask::Page(_, _, Some(waiting)) => waiting.send(Err(failure)).is_err(),
-            Ask::Append(_, _, Some(waiting)) => waiting.send(Err(failure)).is_err(),
-            _ => true,
-        };
+        match self.ask {
+            Ask::Page(_, _, waiting) => tell(waiting, Err(failure)),
+            Ask::Append(_, _, waiting) => tell(waiting, Err(failure)),
+            Ask::Row(..) | Ask::Move(..) => {}
+        }
     }
 }
 
-/// Requests that were made and not taken up yet.
+/// What copies of all nodes share.
 #[derive(Clone, Default)]
-pub(super) struct Exchange(Arc<Mutex<Vec<Request>>>);
+pub(super) struct Exchange {
+    /// Requests that were made and not taken up yet.
+    requests: Arc<Mutex<Vec<Request>>>,
+    /// Runs of appends in the whole world.
+    runs: Arc<AtomicU64>,
+}
 
 impl Exchange {
     fn add(&self, request: Request) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        locked(&self.requests).push(request);
     }
 
     pub(super) fn take(&self) -> Vec<Request> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *locked(&self.requests))
+    }
+
+    /// A stream of node `to`, as a copy of node `from` reaches it.
+    pub(super) fn end(
+        &self,
+        (from, to): (usize, usize),
+        stream: StreamName,
+        clock: &Arc<dyn Clock>,
+    ) -> NodeEnd {
+        NodeEnd { exchange: self.clone(), from, to, stream, clock: Arc::clone(clock) }
+    }
+
+    /// The row of a copy on its node. Its runner notes in `status` how it goes.
+    pub(super) fn home(
+        &self,
+        (node, key): (usize, CopyKey),
+        clock: &Arc<dyn Clock>,
+        status: Arc<Mutex<CopyStatus>>,
+    ) -> NodeHome {
+        let wakes_at = Arc::new(AtomicI64::new(i64::MAX));
+        NodeHome { exchange: self.clone(), node, key, clock: Arc::clone(clock), wakes_at, status }
     }
 }
 
 /// A stream of some node, as a copy of a node reaches it.
 pub(super) struct NodeEnd {
-    pub(super) exchange: Exchange,
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) stream: StreamName,
-    pub(super) clock: Arc<dyn Clock>,
+    exchange: Exchange,
+    from: usize,
+    to: usize,
+    stream: StreamName,
+    clock: Arc<dyn Clock>,
 }
 
 impl NodeEnd {
@@ -137,16 +169,14 @@ impl StreamEnd for NodeEnd {
 
 /// The row of a copy on its node.
 pub(super) struct NodeHome {
-    pub(super) exchange: Exchange,
-    pub(super) node: usize,
-    pub(super) key: CopyKey,
-    pub(super) clock: Arc<dyn Clock>,
+    exchange: Exchange,
+    node: usize,
+    key: CopyKey,
+    clock: Arc<dyn Clock>,
     /// When the copy wants to go on, where it waits for a time.
     pub(super) wakes_at: Arc<AtomicI64>,
-    /// Runs of appends in the whole world.
-    pub(super) runs: Arc<AtomicU64>,
     /// How the copy goes, as its runner noted last.
-    pub(super) status: Arc<Mutex<CopyStatus>>,
+    status: Arc<Mutex<CopyStatus>>,
 }
 
 impl NodeHome {
@@ -169,7 +199,7 @@ impl CopyHome for NodeHome {
     }
 
     fn note(&self, status: CopyStatus) {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        *locked(&self.status) = status;
     }
 
     fn now(&self) -> Timestamp {
@@ -188,7 +218,7 @@ impl CopyHome for NodeHome {
     }
 
     fn draw_run(&self) -> u64 {
-        self.runs.fetch_add(1, Ordering::Relaxed)
+        self.exchange.runs.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -8,6 +8,7 @@ use records::CopyDirection;
 
 use crate::devices::plan::machine_of;
 use crate::harness::machine::{MachinePlan, MachineWeights};
+use crate::harness::shrinking::Knob;
 use crate::harness::workload;
 use crate::streams::plan::{StreamsPlan, SubscriptionWeights, Weights as StreamsWeights};
 
@@ -76,21 +77,59 @@ pub(super) type Plan = workload::Plan<NodesPlan>;
 
 /// Steps of a run before it becomes quiet.
 const STEPS: u64 = 2_500;
+/// Keeps the seeds of nodes apart, and those of what they come back as.
+const NODE_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+const IMAGE_SEED: u64 = 0xc2b2_ae3d_27d4_eb4f;
+
+impl NetworkPlan {
+    /// Of requests, and of answers, so many are lost at most, and so many come twice; or none.
+    pub(super) fn any(random: &mut Random, [lost, twice, answer_lost]: [u64; 3]) -> Self {
+        let mut permille = |most: u64| if random.chance(1, 3) { 0 } else { random.below(most) };
+        Self { lost: permille(lost), twice: permille(twice), answer_lost: permille(answer_lost) }
+    }
+
+    pub(super) fn knobs(&mut self) -> [Knob<'_>; 3] {
+        [
+            Knob::new("lost", &mut self.lost, 0),
+            Knob::new("twice", &mut self.twice, 0),
+            Knob::new("answer_lost", &mut self.answer_lost, 0),
+        ]
+    }
+}
+
+/// The machine of a world of nodes, on which time passes; that of each node, which fails and ends;
+/// and what an operator has set.
+pub(super) fn machines_of(seed: u64, random: &mut Random) -> (MachinePlan, MachinePlan, Arc<Settings>) {
+    let (mut machine, settings) = machine_of(seed);
+    let node_weights = MachineWeights { time: 0, leap: 0, day: 0, wall: 0, audit: 4, ..machine.weights };
+    machine.steps = STEPS / 2 + random.below(STEPS);
+    machine.partitions = 1;
+    machine.has_large_batches = false;
+    // What is synced later than it is answered may be lost after it is copied, as it is said.
+    machine.syncs_later = None;
+    let of_node = MachinePlan { weights: node_weights, ..machine };
+    machine.weights = MachineWeights { day: 0, wall: 0, audit: 0, ..machine.weights.without_ends() };
+    machine.weights.leap = machine.weights.leap.min(2);
+    (machine, of_node, settings)
+}
+
+/// Numbers of the machine of each node that can be made smaller.
+pub(super) fn knobs_of_node(machine: &mut MachinePlan) -> [Knob<'_>; 5] {
+    let weights = &mut machine.weights;
+    [
+        Knob::new("node_crash", &mut weights.crash, 0),
+        Knob::new("node_kill", &mut weights.kill, 0),
+        Knob::new("node_doom", &mut weights.doom, 0),
+        Knob::new("node_stop", &mut weights.stop, 0),
+        Knob::new("node_storage_fault", &mut weights.storage_fault, 0),
+    ]
+}
 
 impl Plan {
     /// The run of `seed`.
     pub(super) fn of(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x0000_40de_5000_0000);
-        let (mut machine, settings) = machine_of(seed);
-        let node_weights = MachineWeights { time: 0, leap: 0, day: 0, wall: 0, audit: 4, ..machine.weights };
-        machine.steps = STEPS / 2 + random.below(STEPS);
-        machine.partitions = 1;
-        machine.has_large_batches = false;
-        // What is synced later than it is answered may be lost after it is copied, as it is said.
-        machine.syncs_later = None;
-        let of_node = MachinePlan { weights: node_weights, ..machine };
-        machine.weights = MachineWeights { day: 0, wall: 0, audit: 0, ..machine.weights.without_ends() };
-        machine.weights.leap = machine.weights.leap.min(2);
+        let (machine, of_node, settings) = machines_of(seed, &mut random);
         let nodes = 2 + random.below(3);
         let streams = 1 + random.below(2);
         let (sets_back, drops) = match random.below(4) {
@@ -110,8 +149,7 @@ impl Plan {
             receipt: 10 + random.below(40),
             look: 10,
         };
-        let mut permille = |most: u64| if random.chance(1, 3) { 0 } else { random.below(most) };
-        let network = NetworkPlan { lost: permille(150), twice: permille(150), answer_lost: permille(200) };
+        let network = NetworkPlan::any(&mut random, [150, 150, 200]);
         let copies = copies(&mut random, nodes as usize, streams);
         // A backup holds no blocks of other storages.
         let may_move = weights.image == 0 && random.chance(1, 2);
@@ -169,6 +207,11 @@ impl NodesPlan {
         };
         workload::Plan { machine: MachinePlan { seed, ..self.machine }, workload }
     }
+}
+
+/// The seed of a node's machine: its lineage follows from it.
+pub(super) fn node_seed(seed: u64, number: usize, image: u64) -> u64 {
+    seed ^ NODE_SEED.wrapping_mul(1 + number as u64) ^ IMAGE_SEED.wrapping_mul(image)
 }
 
 /// What a node calls itself, and is called by others.

@@ -3,32 +3,44 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Waker};
 
 use ::streams::own_origins::own_source;
 use base::{Incarnation, Lineage, Problem, Timestamp};
-use copies::run_copy;
+use copies::{StreamEnd, run_copy};
 use engine::context::EngineContext;
 use engine::streams::{CopyKey, CopyTarget, StreamName};
 use records::{CopyDirection, StreamCopy};
 
-use super::exchange::{Exchange, NodeEnd, NodeHome};
+use super::exchange::{Exchange, NodeHome};
 use super::plan::node_name;
 use crate::harness::node::Node;
 use crate::streams::message::GivenMessage;
 use crate::streams::model::Model;
 use crate::streams::world::World as Streams;
+use crate::streams::world::as_node::StreamsNode;
 
 /// A copy that runs.
 pub(super) struct CopyTask {
     pub(super) generation: u64,
-    pub(super) run: Pin<Box<dyn Future<Output = Problem>>>,
-    pub(super) wakes_at: Arc<AtomicI64>,
-    pub(super) has_ended: bool,
+    run: Pin<Box<dyn Future<Output = Problem>>>,
+    wakes_at: Arc<AtomicI64>,
+    has_ended: bool,
 }
 
 impl CopyTask {
+    /// The copy begins, from one end to the other.
+    pub(super) fn begin(
+        generation: u64,
+        home: NodeHome,
+        (source, sink): (impl StreamEnd + 'static, impl StreamEnd + 'static),
+    ) -> Self {
+        let wakes_at = Arc::clone(&home.wakes_at);
+        let run = Box::pin(async move { run_copy(&home, &source, &sink, generation).await });
+        Self { generation, run, wakes_at, has_ended: false }
+    }
+
     /// It goes on, as far as it can.
     pub(super) fn go_on(&mut self) {
         if self.has_ended {
@@ -76,12 +88,6 @@ pub(super) struct SimNode {
     tasks: BTreeMap<CopyKey, CopyTask>,
     pub(super) seen: BTreeMap<Incarnation, SeenMessages>,
     pub(super) backup: Option<NodeBackup>,
-}
-
-/// What runners of copies share in the world.
-pub(super) struct Shared<'a> {
-    pub(super) exchange: &'a Exchange,
-    pub(super) runs: &'a Arc<AtomicU64>,
 }
 
 /// The number of a message, which is in its payload.
@@ -165,7 +171,7 @@ impl SimNode {
     }
 
     /// Begins the copies that are to run, and ends the others.
-    pub(super) fn tend_copies(&mut self, shared: &Shared<'_>) {
+    pub(super) fn tend_copies(&mut self, exchange: &Exchange) {
         let Some(context) = self.node.users().context() else { return };
         let wanted: BTreeMap<CopyKey, u64> = context
             .streams
@@ -182,7 +188,7 @@ impl SimNode {
                 .present()
                 .named(key.stream.stream())
                 .and_then(|(stream, _)| self.present().copies.get(&(stream, key.copy.clone())).cloned());
-            if let Some(task) = row.and_then(|row| self.task(&key, &row, generation, shared)) {
+            if let Some(task) = row.and_then(|row| self.task(&key, &row, generation, exchange)) {
                 self.tasks.insert(key, task);
             }
         }
@@ -193,34 +199,19 @@ impl SimNode {
         key: &CopyKey,
         row: &StreamCopy,
         generation: u64,
-        Shared { exchange, runs }: &Shared<'_>,
+        exchange: &Exchange,
     ) -> Option<CopyTask> {
         let other = StreamName::new(&row.other_namespace, &row.other_name).ok()?;
         let to = node_number(&row.node).unwrap_or(self.number);
-        let wakes_at = Arc::new(AtomicI64::new(i64::MAX));
-        let home = NodeHome {
-            exchange: (*exchange).clone(),
-            node: self.number,
-            key: key.clone(),
-            clock: self.node.clock(),
-            wakes_at: Arc::clone(&wakes_at),
-            runs: Arc::clone(runs),
-            status: Arc::default(),
-        };
-        let end = |to, stream| NodeEnd {
-            exchange: (*exchange).clone(),
-            from: self.number,
-            to,
-            stream,
-            clock: self.node.clock(),
-        };
-        let (here, there) = (end(self.number, key.stream.clone()), end(to, other));
-        let (source, sink) = match row.direction {
+        let clock = self.node.clock();
+        let home = exchange.home((self.number, key.clone()), &clock, Arc::default());
+        let here = exchange.end((self.number, self.number), key.stream.clone(), &clock);
+        let there = exchange.end((self.number, to), other, &clock);
+        let ends = match row.direction {
             CopyDirection::To => (here, there),
             CopyDirection::From => (there, here),
         };
-        let run = Box::pin(async move { run_copy(&home, &source, &sink, generation).await });
-        Some(CopyTask { generation, run, wakes_at, has_ended: false })
+        Some(CopyTask::begin(generation, home, ends))
     }
 
     /// Copies that run.

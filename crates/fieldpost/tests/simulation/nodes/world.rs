@@ -7,18 +7,16 @@ mod workload;
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use base::Timestamp;
 
 use self::clients::ClientCall;
-use self::network::Network;
+use self::network::TakenMessages;
 use super::counts::Counts;
-use super::exchange::Exchange;
 use super::ledger::Ledger;
+use super::network::Network;
 use super::plan::NodesPlan;
-use super::sim_node::{Shared, SimNode};
+use super::sim_node::SimNode;
 use crate::harness::machine::Machine;
 use crate::harness::violation::{Checked, Invariant};
 
@@ -27,18 +25,13 @@ pub(super) struct World {
     pub(super) plan: NodesPlan,
     machine: Rc<Machine>,
     pub(super) nodes: Vec<SimNode>,
-    exchange: Exchange,
-    network: Network,
-    runs: Arc<AtomicU64>,
+    network: Network<TakenMessages>,
     clients: Vec<ClientCall>,
     /// Nodes that are new, or came back with another disk: their copies are to be put.
     wants_copies: BTreeSet<usize>,
     /// Settings that nodes took.
     settings_given: u64,
     pub(super) ledger: Ledger,
-    /// The time that has passed for the nodes.
-    passed_to: Timestamp,
-    is_quiet: bool,
     rest_until: Option<Timestamp>,
     /// Every stream has got its last messages.
     is_last_given: bool,
@@ -58,22 +51,11 @@ impl World {
         format!("s{}", self.machine.random.below(self.plan.streams)).into()
     }
 
-    /// The time of the world passes for every node and for every request.
-    fn follow_time(&mut self) {
-        let ms = self.now().0 - self.passed_to.0;
-        if ms > 0 {
-            self.passed_to = self.now();
-            self.nodes.iter_mut().for_each(|node| node.node.pass(ms));
-        }
-        self.time_out();
-    }
-
     /// Something happened on a node: its process may have ended, and its streams may show more.
     fn look_at(&mut self, number: usize) -> Checked {
         let node = &mut self.nodes[number];
         if node.notice_process() {
-            self.counts.lives += u64::from(node.node.process().is_some());
-            self.network.process_ended(number);
+            self.network.process_changed(number, node.node.process().is_some());
         }
         self.nodes[number].look_at_messages();
         let twice = self.nodes[number].seen.values().find_map(|seen| seen.twice);
@@ -82,9 +64,10 @@ impl World {
             let sent = self.ledger.messages.get(&message);
             format!("message {message} is on node {number} as {first} and as {second}: {sent:?}")
         })?;
-        self.nodes[number].tend_copies(&Shared { exchange: &self.exchange, runs: &self.runs });
+        self.nodes[number].tend_copies(&self.network.exchange);
         self.take_answers_of_clients()?;
-        self.take_answers_of_nodes()
+        self.take_answers_of_nodes();
+        Ok(())
     }
 
     /// A node does one thing.

@@ -1,7 +1,7 @@
 //! A partition of streams on a machine, the worker of its blocks, and those who append and read.
 
 mod appending;
-mod as_node;
+pub(crate) mod as_node;
 mod blocks;
 mod posting;
 mod reading;

@@ -26,6 +26,7 @@ use crate::harness::shrinking::Knob;
 use crate::harness::track::{AnyTrack, Past, Track};
 use crate::harness::violation::Checked;
 use crate::harness::workload::{Rest, Stored, Workload};
+use crate::streams::world::as_node::StreamsNode;
 use bringing::Bringing;
 
 /// Memory of the partition of streams, in bytes.
@@ -65,32 +66,23 @@ pub(super) struct ReportsNode {
 #[derive(Clone, Copy)]
 pub(super) struct Work;
 
-impl ReportsNode {
-    /// What the process shares, while it is up.
-    pub(super) fn context(&self) -> Option<&EngineContext> {
+impl StreamsNode for ReportsNode {
+    fn context(&self) -> Option<&EngineContext> {
         self.server.as_ref().map(|server| &server.context)
     }
 
-    /// Whether inputs would be taken now.
-    pub(super) fn takes_input(&self) -> bool {
+    /// Whether both partitions would take inputs now.
+    fn takes_input(&self) -> bool {
         let has_room = |server: &Server| server.devices.has_room() && server.streams.has_room();
         !self.is_closing && self.server.as_ref().is_some_and(has_room)
     }
 
-    /// Hands an input to the devices. Whether it was taken.
-    pub(super) fn tell_devices(&mut self, input: DeviceInput) -> bool {
-        let server = self.server.as_mut().filter(|_| !self.is_closing);
-        server.is_some_and(|server| server.devices.hand_in(input, ()))
-    }
-
-    /// Hands an input to the streams. Whether it was taken.
-    pub(super) fn tell_streams(&mut self, input: StreamsInput) -> bool {
+    fn tell_streams(&mut self, input: StreamsInput) -> bool {
         let server = self.server.as_mut().filter(|_| !self.is_closing);
         server.is_some_and(|server| server.streams.hand_in(input, ()))
     }
 
-    /// Somebody has read what is stored: it must stay from now on.
-    pub(super) fn was_read(&mut self) {
+    fn was_read(&mut self) {
         let Some(server) = self.server.as_ref() else { return };
         let store = &*server.context.kernel.store;
         if let Ok(view) = store.view(DEVICES) {
@@ -99,6 +91,14 @@ impl ReportsNode {
         if let Ok(view) = store.view(streams_partition()) {
             self.streams.shown(view.head().seq);
         }
+    }
+}
+
+impl ReportsNode {
+    /// Hands an input to the devices. Whether it was taken.
+    pub(super) fn tell_devices(&mut self, input: DeviceInput) -> bool {
+        let server = self.server.as_mut().filter(|_| !self.is_closing);
+        server.is_some_and(|server| server.devices.hand_in(input, ()))
     }
 
     /// The worker of blocks goes on. Whether it had anything to do.

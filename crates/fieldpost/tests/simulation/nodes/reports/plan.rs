@@ -6,10 +6,9 @@ use base::random::Random;
 use engine::Settings;
 use engine::settings::{Keep, UnknownDevice};
 
-use crate::devices::plan::machine_of;
-use crate::harness::machine::{MachinePlan, MachineWeights};
+use crate::harness::machine::MachinePlan;
 use crate::harness::workload;
-use crate::nodes::plan::{NetworkPlan, node_name};
+use crate::nodes::plan::{NetworkPlan, machines_of, node_name, node_seed};
 
 /// How often the scheduler picks what goes on between nodes, relative to each other.
 #[derive(Clone, Copy, Debug)]
@@ -36,25 +35,11 @@ pub(super) struct ReportsPlan {
 /// A run.
 pub(super) type Plan = workload::Plan<ReportsPlan>;
 
-/// Steps of a run before it becomes quiet.
-const STEPS: u64 = 2_500;
-/// Keeps the seeds of nodes apart.
-const NODE_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
-
 impl Plan {
     /// The run of `seed`.
     pub(super) fn of(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x0000_ed6e_5000_0000);
-        let (mut machine, settings) = machine_of(seed);
-        let node_weights = MachineWeights { time: 0, leap: 0, day: 0, wall: 0, audit: 4, ..machine.weights };
-        machine.steps = STEPS / 2 + random.below(STEPS);
-        machine.partitions = 1;
-        machine.has_large_batches = false;
-        // What is synced later than it is answered may be lost after it is copied, as it is said.
-        machine.syncs_later = None;
-        let of_node = MachinePlan { weights: node_weights, ..machine };
-        machine.weights = MachineWeights { day: 0, wall: 0, audit: 0, ..machine.weights.without_ends() };
-        machine.weights.leap = machine.weights.leap.min(2);
+        let (machine, of_node, settings) = machines_of(seed, &mut random);
         let weights = Weights {
             report: 150 + random.below(400),
             gather: 200 + random.below(600),
@@ -62,8 +47,7 @@ impl Plan {
             pause: if random.chance(1, 2) { 0 } else { 1 + random.below(30) },
             look: 200,
         };
-        let mut permille = |most: u64| if random.chance(1, 3) { 0 } else { random.below(most) };
-        let network = NetworkPlan { lost: permille(250), twice: permille(200), answer_lost: permille(250) };
+        let network = NetworkPlan::any(&mut random, [250, 200, 250]);
         let settings = Settings {
             unknown: UnknownDevice::Reject,
             keep: Keep::default(),
@@ -78,7 +62,7 @@ impl Plan {
 impl ReportsPlan {
     /// One node, as a workload of its own.
     pub(super) fn of_node(&self, number: usize, seed: u64) -> workload::Plan<Arc<Settings>> {
-        let seed = seed ^ NODE_SEED.wrapping_mul(1 + number as u64);
+        let seed = node_seed(seed, number, 0);
         let settings = Settings { node_name: Some(node_name(number).into()), ..(*self.settings).clone() };
         workload::Plan { machine: MachinePlan { seed, ..self.machine }, workload: Arc::new(settings) }
     }

@@ -8,7 +8,6 @@ mod reporters;
 mod workload;
 
 use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use base::Timestamp;
@@ -16,10 +15,9 @@ use engine::devices::input::DeviceInput;
 use engine::kernel::reply::Reply;
 use engine::streams::input::PutCopyCall;
 use engine::streams::{CopyStatus, NewCopy, ReportsTerms, StreamsInput};
-use engine::{NewDevice, Settings};
+use engine::{NewDevice, Pending, Settings};
 use records::CopyDirection;
 
-use self::network::Network;
 use self::reporters::Reporter;
 use super::counts::Counts;
 use super::node::ReportsNode;
@@ -28,10 +26,11 @@ use super::{CENTRE, EDGE, copy_key};
 use crate::harness::machine::Machine;
 use crate::harness::node::Node;
 use crate::harness::violation::Checked;
-use crate::nodes::exchange::Exchange;
 use crate::nodes::fault_injection::GATHERED_TAKEN_AT_ONCE;
+use crate::nodes::network::Network;
 use crate::nodes::plan::node_name;
 use crate::nodes::sim_node::CopyTask;
+use crate::streams::world::as_node::StreamsNode;
 use crate::streams::world::{small_blocks, stream_name};
 
 /// The workload. Its machine is the world: it has the time, and the chance.
@@ -41,17 +40,15 @@ pub(super) struct World {
     nodes: Vec<Node<ReportsNode>>,
     /// The process of each node, as it was last looked at.
     processes: [Option<u64>; 2],
-    exchange: Exchange,
-    network: Network,
-    runs: Arc<AtomicU64>,
+    /// A call that the centre took has its `Pending`, unless nobody will answer it.
+    network: Network<Option<Pending>>,
+    /// The newest call that came to the centre: its run, and its place there.
+    newest: (u64, u64),
     /// The copy, while it runs on the edge.
     copy: Option<CopyTask>,
     /// How it goes, as its runner noted last.
     status: Arc<Mutex<CopyStatus>>,
     reporters: Vec<Reporter>,
-    /// The time that has passed for the nodes.
-    passed_to: Timestamp,
-    is_quiet: bool,
     /// Until when everybody has time at the end, and whether that was told once more.
     rest_until: Option<(Timestamp, bool)>,
     counts: Counts,
@@ -62,32 +59,21 @@ impl World {
         self.machine.now()
     }
 
-    /// The time of the world passes for every node and for every request.
-    fn follow_time(&mut self) {
-        let ms = self.now().0 - self.passed_to.0;
-        if ms > 0 {
-            self.passed_to = self.now();
-            self.nodes.iter_mut().for_each(|node| node.pass(ms));
-        }
-        self.time_out();
-    }
-
     /// Something happened on a node: its process may have ended, and it may have answered.
     fn look_at(&mut self, number: usize) {
         let process = self.nodes[number].process();
         if std::mem::replace(&mut self.processes[number], process) != process {
-            self.counts.lives += u64::from(process.is_some());
+            self.network.process_changed(number, process.is_some());
             if number == EDGE {
                 self.copy = None;
             }
-            self.network.process_ended(number);
         }
         if number == EDGE {
             self.tend_copy();
         }
         self.take_answers_of_edge();
         self.take_answers_of_centre();
-        self.take_moves();
+        self.network.take_moves();
     }
 
     /// A node does one thing.

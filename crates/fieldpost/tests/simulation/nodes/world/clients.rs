@@ -15,6 +15,7 @@ use crate::nodes::fault_injection::{COPIES_NOT_WAITED_FOR, RECEIPT_BEFORE_ANSWER
 use crate::nodes::ledger::{AnsweredTo, GivenTo, SentMessage};
 use crate::nodes::plan::node_name;
 use crate::streams::cold_storage::COLD;
+use crate::streams::world::as_node::StreamsNode;
 use crate::streams::world::{small_blocks, stream_name};
 
 /// Messages of an append, at most.
@@ -81,7 +82,7 @@ impl World {
             taken_by: Some(Arc::clone(&taken_by)),
             ..AppendCall::new(stream_name(name), messages, reply)
         };
-        if self.nodes[node].node.users_mut().tell(StreamsInput::Append(Box::new(call))) {
+        if self.nodes[node].node.users_mut().tell_streams(StreamsInput::Append(Box::new(call))) {
             let (image, mode, settings_given) =
                 (self.nodes[node].image, self.mode_of(node, name), self.settings_given);
             self.clients.push(ClientCall { node, image, numbers, mode, settings_given, taken_by, outcome });
@@ -158,7 +159,7 @@ impl World {
         let (reply, _nobody_waits) = Reply::new();
         let input =
             StreamsInput::PutSettings { stream: stream_name(name), settings: Box::new(settings), reply };
-        self.settings_given += u64::from(self.nodes[node].node.users_mut().tell(input));
+        self.settings_given += u64::from(self.nodes[node].node.users_mut().tell_streams(input));
     }
 
     fn any_settings(&self) -> StreamSettings {

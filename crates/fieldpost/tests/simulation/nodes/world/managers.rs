@@ -9,18 +9,10 @@ use super::World;
 use crate::harness::node::Node;
 use crate::harness::violation::Checked;
 use crate::nodes::fault_injection::ORIGIN_REUSED;
-use crate::nodes::plan::node_name;
+use crate::nodes::plan::{node_name, node_seed};
 use crate::nodes::sim_node::NodeBackup;
+use crate::streams::world::as_node::StreamsNode;
 use crate::streams::world::stream_name;
-
-/// Keeps the seeds of nodes apart, and those of what they come back as.
-const NODE_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
-const IMAGE_SEED: u64 = 0xc2b2_ae3d_27d4_eb4f;
-
-/// The seed of a node's machine: its lineage follows from it.
-pub(super) fn node_seed(seed: u64, number: usize, image: u64) -> u64 {
-    seed ^ NODE_SEED.wrapping_mul(1 + number as u64) ^ IMAGE_SEED.wrapping_mul(image)
-}
 
 impl World {
     /// Somebody puts a copy that is wanted, or pauses, resumes or deletes one.
@@ -68,7 +60,7 @@ impl World {
         let (reply, _nobody_waits) = Reply::new();
         let stream = stream_name(&format!("s{}", wanted.stream));
         let input = StreamsInput::PutCopy(Box::new(PutCopyCall { stream, copy, reply }));
-        let _takes = self.nodes[wanted.holder].node.users_mut().tell(input);
+        let _takes = self.nodes[wanted.holder].node.users_mut().tell_streams(input);
     }
 
     fn pause_copy(&mut self, index: usize, paused: bool) {
@@ -77,7 +69,7 @@ impl World {
         let (reply, _nobody_waits) = Reply::new();
         let stream = stream_name(&format!("s{}", wanted.stream));
         let input = StreamsInput::PauseCopy { stream, copy: format!("c{index}").into(), paused, reply };
-        let _takes = self.nodes[wanted.holder].node.users_mut().tell(input);
+        let _takes = self.nodes[wanted.holder].node.users_mut().tell_streams(input);
     }
 
     fn delete_copy(&mut self, index: usize) {
@@ -86,7 +78,7 @@ impl World {
         let (reply, _nobody_waits) = Reply::new();
         let stream = stream_name(&format!("s{}", wanted.stream));
         let input = StreamsInput::DeleteCopy { stream, copy: format!("c{index}").into(), reply };
-        let _takes = self.nodes[wanted.holder].node.users_mut().tell(input);
+        let _takes = self.nodes[wanted.holder].node.users_mut().tell_streams(input);
     }
 
     /// All copies run from now on.
@@ -100,7 +92,7 @@ impl World {
         self.machine.trace.note(format_args!("n{node}: {name} goes"));
         let (reply, _nobody_waits) = Reply::new();
         let input = StreamsInput::Delete { stream: stream_name(&name), reply };
-        if self.nodes[node].node.users_mut().tell(input) {
+        if self.nodes[node].node.users_mut().tell_streams(input) {
             self.nodes[node].set_back += 1;
             self.counts.streams_deleted += 1;
             // Whoever made it to be copied wants it copied again.

@@ -1,34 +1,28 @@
 //! Several nodes as a workload. Its machine is the world: it has the time, and the chance.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use base::Timestamp;
 
 use super::World;
-use super::managers::node_seed;
-use super::network::Network;
 use crate::harness::machine::Machine;
 use crate::harness::node::Node;
 use crate::harness::schedule::{Acts, when};
 use crate::harness::shrinking::Knob;
-use crate::harness::violation::{Checked, Invariant};
+use crate::harness::violation::Checked;
 use crate::harness::workload::{Rest, Workload};
 use crate::nodes::counts::Counts;
-use crate::nodes::exchange::Exchange;
 use crate::nodes::ledger::Ledger;
-use crate::nodes::plan::{NodesPlan, node_name};
+use crate::nodes::network::{Network, NetworkCounts, NodesWorld};
+use crate::nodes::plan::{NodesPlan, knobs_of_node, node_name, node_seed};
 use crate::nodes::sim_node::SimNode;
+use crate::streams::world::as_node::StreamsNode;
 
 /// How long everybody has at the end until the last messages are given.
 const SETTLE: Duration = Duration::from_secs(10);
 /// How long a run waits behind these: copies find each other, and paced ones bring all.
 const REST: Duration = Duration::from_secs(4 * 60);
-/// How often things settle at one moment.
-const ROUNDS_MAX: usize = 10_000;
 
 /// A kind of step that is this workload's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +42,7 @@ pub(in crate::nodes) enum Act {
 
 impl Workload for World {
     type Plan = NodesPlan;
-    type Counts = Counts;
+    type Counts = (Counts, NetworkCounts);
     type Act = Act;
 
     fn new(plan: NodesPlan, machine: &Rc<Machine>) -> Self {
@@ -63,14 +57,10 @@ impl Workload for World {
             wants_copies: (0..nodes.len()).collect(),
             machine: Rc::clone(machine),
             nodes,
-            exchange: Exchange::default(),
-            network: Network::default(),
-            runs: Arc::new(AtomicU64::new(0)),
+            network: Network::new(plan.network, machine),
             clients: Vec::new(),
             settings_given: 0,
             ledger: Ledger::default(),
-            passed_to: now,
-            is_quiet: false,
             rest_until: None,
             is_last_given: false,
             counts: Counts::default(),
@@ -79,13 +69,8 @@ impl Workload for World {
     }
 
     fn knobs(plan: &mut NodesPlan) -> Vec<Knob<'_>> {
-        let (weights, network, of_node) = (&mut plan.weights, &mut plan.network, &mut plan.machine.weights);
-        vec![
-            Knob::new("node_crash", &mut of_node.crash, 0),
-            Knob::new("node_kill", &mut of_node.kill, 0),
-            Knob::new("node_doom", &mut of_node.doom, 0),
-            Knob::new("node_stop", &mut of_node.stop, 0),
-            Knob::new("node_storage_fault", &mut of_node.storage_fault, 0),
+        let weights = &mut plan.weights;
+        let uses = [
             Knob::new("append", &mut weights.append, 1),
             Knob::new("set", &mut weights.set, 0),
             Knob::new("copy", &mut weights.copy, 0),
@@ -93,17 +78,18 @@ impl Workload for World {
             Knob::new("image", &mut weights.image, 0),
             Knob::new("cut", &mut weights.cut, 0),
             Knob::new("receipt", &mut weights.receipt, 0),
-            Knob::new("lost", &mut network.lost, 0),
-            Knob::new("twice", &mut network.twice, 0),
-            Knob::new("answer_lost", &mut network.answer_lost, 0),
+        ];
+        let disks = [
             Knob::new("disk", &mut plan.disk, 0),
             Knob::new("moving_percent", &mut plan.moving_percent, 0),
             Knob::new("cold", &mut plan.cold, 0),
-        ]
+        ];
+        let machines = knobs_of_node(&mut plan.machine);
+        machines.into_iter().chain(uses).chain(plan.network.knobs()).chain(disks).collect()
     }
 
-    fn counts(&self) -> Counts {
-        self.counts
+    fn counts(&self) -> Self::Counts {
+        (self.counts, self.network.counts)
     }
 
     fn acts(&self) -> Acts<Act> {
@@ -134,7 +120,7 @@ impl Workload for World {
                 self.put_wanted_copies(number);
             }
             Act::RunCopy => self.run_copy(),
-            Act::Bring => drop(self.bring_any()?),
+            Act::Bring => self.bring_any(),
             Act::Append => self.append(),
             Act::Set => self.set(),
             Act::Copy => self.manage_copies(),
@@ -158,20 +144,11 @@ impl Workload for World {
     }
 
     fn become_quiet(&mut self) {
-        self.is_quiet = true;
-        self.network.cuts = BTreeSet::new();
+        self.network.become_quiet();
     }
 
     fn act_at_rest(&mut self) -> Checked<bool> {
-        self.follow_time();
-        let mut any = false;
-        for _ in 0..ROUNDS_MAX {
-            if !self.settle_round()? {
-                return Ok(any);
-            }
-            any = true;
-        }
-        Err(Invariant::COPIES_COME_TO_REST.broken("there is no end to what nodes do at one moment"))
+        self.settle(Self::settle_round)
     }
 
     fn rest(&mut self) -> Checked<Rest> {
@@ -214,12 +191,9 @@ impl World {
 
     fn change_lines(&mut self) {
         let lines: Vec<_> = self.all_lines().into_iter().collect();
-        let line = self.machine.random.one_of(&lines);
-        if !self.network.cuts.remove(&line) {
-            self.network.cuts.insert(line);
-            self.counts.cuts += 1;
-        }
-        self.machine.trace.note(format_args!("lines cut: {:?}", self.network.cuts));
+        let (one, other) = self.machine.random.one_of(&lines);
+        self.network.change_line(one, other);
+        self.machine.trace.note(format_args!("lines cut: {:?}", self.network.cuts()));
     }
 
     /// All that nodes, copies and the network can do now, each once. Whether there was anything.
@@ -240,6 +214,6 @@ impl World {
             }
             self.take_up_requests();
         }
-        Ok(self.bring_all()? || any)
+        Ok(self.bring_all() || any)
     }
 }

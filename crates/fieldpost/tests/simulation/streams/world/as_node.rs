@@ -7,22 +7,43 @@ use super::{MeantInput, World, partition};
 use crate::harness::track::{AnyTrack, Track};
 use crate::streams::model::Model;
 
-impl World {
+/// A node with streams, as other nodes know it.
+pub(crate) trait StreamsNode {
     /// What the process shares, while it is up.
-    pub(crate) fn context(&self) -> Option<&EngineContext> {
+    fn context(&self) -> Option<&EngineContext>;
+
+    /// Whether inputs would be taken now.
+    fn takes_input(&self) -> bool;
+
+    /// Hands an input to the streams, whose answer is somebody else's affair. Whether it was taken.
+    fn tell_streams(&mut self, input: StreamsInput) -> bool;
+
+    /// Somebody has read what is stored: it must stay from now on.
+    fn was_read(&mut self);
+}
+
+impl StreamsNode for World {
+    fn context(&self) -> Option<&EngineContext> {
         self.server.as_ref().map(|server| &server.context)
     }
 
-    /// Whether an input would be taken now.
-    pub(crate) fn takes_input(&self) -> bool {
+    fn takes_input(&self) -> bool {
         self.has_room()
     }
 
-    /// Hands in an input whose answer is somebody else's affair. Whether it was taken.
-    pub(crate) fn tell(&mut self, input: StreamsInput) -> bool {
+    fn tell_streams(&mut self, input: StreamsInput) -> bool {
         self.hand_in(input, MeantInput::Told)
     }
 
+    fn was_read(&mut self) {
+        let Some(server) = self.server.as_ref() else { return };
+        if let Ok(view) = server.context.kernel.store.view(partition()) {
+            self.model.shown(view.head().seq);
+        }
+    }
+}
+
+impl World {
     pub(crate) fn model(&self) -> &Track<Model> {
         &self.model
     }
@@ -30,13 +51,5 @@ impl World {
     /// What is on the disk is that of a backup.
     pub(crate) fn begin_with(&mut self, seq: u64, model: Model) {
         self.model = Track::at_batch(seq, model);
-    }
-
-    /// Somebody has read what is stored: it must stay from now on.
-    pub(crate) fn was_read(&mut self) {
-        let Some(server) = self.server.as_ref() else { return };
-        if let Ok(view) = server.context.kernel.store.view(partition()) {
-            self.model.shown(view.head().seq);
-        }
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 
 use super::ReportsNode;
 use crate::nodes::reports::{DEVICES, copy_key};
+use crate::streams::world::as_node::StreamsNode;
 
 /// Reports that go together, about: few, so that rows and appends meet.
 const REPORTS_AT_ONCE: usize = 6;

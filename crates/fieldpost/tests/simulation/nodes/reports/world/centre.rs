@@ -6,19 +6,12 @@ use engine::{Outcome, Pending};
 use gateway::decode::{self, Rules};
 
 use super::World;
-use super::network::AnswerOnItsWay;
 use super::reporters::slice_of;
 use crate::harness::calls::{Polled, poll_slice};
 use crate::nodes::exchange::{Ask, Request, WaitingForEnd, not_accepting};
 use crate::nodes::fault_injection::{ANSWERED_WHEN_TAKEN, REPORTS_WITHOUT_IDS};
-use crate::nodes::reports::{CENTRE, centre_identity};
-
-/// Reports that the centre took and has not answered.
-pub(super) struct TakenCall {
-    pub(super) deadline: Option<Timestamp>,
-    pub(super) waiting: WaitingForEnd<SinkAnswer>,
-    pending: Option<Pending>,
-}
+use crate::nodes::network::{Answer, AnswerOnItsWay, TakenBatch};
+use crate::nodes::reports::{CENTRE, EDGE, centre_identity};
 
 /// Where a call is among all.
 fn place_of(request: &Request) -> Option<(u64, u64)> {
@@ -43,10 +36,10 @@ impl World {
     /// then.
     pub(super) fn arrives(&mut self, batch: &CopyBatch) -> bool {
         let place = (batch.run, batch.place);
-        if place < self.network.newest {
+        if place < self.newest {
             return false;
         }
-        self.network.newest = place;
+        self.newest = place;
         self.network.travelling.retain(|request| place_of(request).is_none_or(|of| of >= place));
         true
     }
@@ -60,12 +53,12 @@ impl World {
         if !self.arrives(batch) {
             return;
         }
-        let pending = self.hand_in(lines_of(&batch.body));
+        let taken = self.hand_in(lines_of(&batch.body));
         if self.machine.injects(ANSWERED_WHEN_TAKEN) {
-            let taken = Outcome { accepted: batch.messages as u32, rejected: Vec::new() };
-            return self.answer(deadline, waiting, Ok(answer_of(&taken)));
+            let all = Outcome { accepted: batch.messages as u32, rejected: Vec::new() };
+            return self.answer(deadline, waiting, Ok(answer_of(&all)));
         }
-        self.network.calls.push(TakenCall { deadline, waiting, pending });
+        self.network.batches.push(TakenBatch { from: EDGE, to: CENTRE, deadline, waiting, taken });
     }
 
     /// The centre takes lines as it takes any reports. `None` if it does not say what becomes of
@@ -88,15 +81,15 @@ impl World {
 
     /// What the centre has answered goes on its way back.
     pub(super) fn take_answers_of_centre(&mut self) {
-        for TakenCall { deadline, waiting, mut pending } in std::mem::take(&mut self.network.calls) {
-            let polled = if pending.is_some() { poll_slice(&mut pending) } else { Polled::Dropped };
+        for mut call in std::mem::take(&mut self.network.batches) {
+            let polled = if call.taken.is_some() { poll_slice(&mut call.taken) } else { Polled::Dropped };
             match polled {
-                Polled::NotYet => self.network.calls.push(TakenCall { deadline, waiting, pending }),
+                Polled::NotYet => self.network.batches.push(call),
                 Polled::Answered(outcome) => {
-                    self.counts.batches += 1;
-                    self.answer(deadline, waiting, Ok(answer_of(&outcome)));
+                    self.network.counts.batches += 1;
+                    self.answer(call.deadline, call.waiting, Ok(answer_of(&outcome)));
                 }
-                Polled::Dropped => self.answer(deadline, waiting, Err(not_accepting().into())),
+                Polled::Dropped => self.answer(call.deadline, call.waiting, Err(not_accepting().into())),
             }
         }
     }
@@ -109,7 +102,8 @@ impl World {
         answer: Result<SinkAnswer, CopyFailure>,
     ) {
         if waiting.is_some() {
-            self.network.answers.push(AnswerOnItsWay { deadline, waiting, answer });
+            let answer = Answer::Append(waiting, answer);
+            self.network.answers.push(AnswerOnItsWay { from: CENTRE, to: EDGE, deadline, answer });
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What must hold between the edge and the centre, at any moment and at rest.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
+use base::locks::locked;
 use base::{DeviceId, Timestamp, Value};
 use fleet::check_value;
 use store::{Page, StoreError, View};
@@ -12,6 +12,7 @@ use super::reporters::Reporter;
 use crate::harness::violation::{Checked, Invariant};
 use crate::nodes::fault_injection::ANSWERED_WHEN_TAKEN;
 use crate::nodes::reports::{CENTRE, DEVICES, EDGE, copy_key};
+use crate::streams::world::as_node::StreamsNode;
 
 /// Devices that a node may have at most.
 const DEVICES_MAX: usize = 100;
@@ -113,7 +114,7 @@ impl World {
         }
         self.check_reports()?;
         let lag = self.lag();
-        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let status = locked(&self.status).clone();
         let is_idle = lag == Some(0) && status.error.is_none();
         Invariant::COPIES_COME_TO_REST.check(is_idle, || format!("the lag is {lag:?}: {status:?}"))?;
         let mut read = [Histories::new(), Histories::new()];

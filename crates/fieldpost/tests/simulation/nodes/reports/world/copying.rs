@@ -2,16 +2,16 @@
 //! the centre.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 
 use bytes::Bytes;
-use copies::{CopyBatch, CopyFailure, PageAsk, SinkAnswer, SourcePage, StreamEnd, run_copy};
+use copies::{CopyBatch, CopyFailure, PageAsk, SinkAnswer, SourcePage, StreamEnd};
 use engine::streams::PeerIdentity;
 
 use super::World;
-use crate::nodes::exchange::{NodeEnd, NodeHome};
+use crate::nodes::exchange::NodeEnd;
 use crate::nodes::reports::{CENTRE, EDGE, centre_identity, copy_key};
 use crate::nodes::sim_node::CopyTask;
+use crate::streams::world::as_node::StreamsNode;
 
 /// The reports of the centre, as `copies::reports::PeerReports` is them, but for HTTP.
 struct ReportsEnd(NodeEnd);
@@ -49,23 +49,9 @@ impl World {
     }
 
     fn task(&self, generation: u64) -> CopyTask {
-        let clock = self.nodes[EDGE].clock();
-        let wakes_at = Arc::new(AtomicI64::new(i64::MAX));
-        let home = NodeHome {
-            exchange: self.exchange.clone(),
-            node: EDGE,
-            key: copy_key(),
-            clock: Arc::clone(&clock),
-            wakes_at: Arc::clone(&wakes_at),
-            runs: Arc::clone(&self.runs),
-            status: Arc::clone(&self.status),
-        };
-        let end = |to| {
-            let (exchange, stream, clock) = (self.exchange.clone(), copy_key().stream, Arc::clone(&clock));
-            NodeEnd { exchange, from: EDGE, to, stream, clock }
-        };
-        let (source, sink) = (end(EDGE), ReportsEnd(end(CENTRE)));
-        let run = Box::pin(async move { run_copy(&home, &source, &sink, generation).await });
-        CopyTask { generation, run, wakes_at, has_ended: false }
+        let (exchange, clock) = (&self.network.exchange, self.nodes[EDGE].clock());
+        let home = exchange.home((EDGE, copy_key()), &clock, Arc::clone(&self.status));
+        let end = |to| exchange.end((EDGE, to), copy_key().stream, &clock);
+        CopyTask::begin(generation, home, (end(EDGE), ReportsEnd(end(CENTRE))))
     }
 }

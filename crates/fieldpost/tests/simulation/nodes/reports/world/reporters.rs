@@ -10,6 +10,7 @@ use engine::{Outcome, Pending, Report, ReportContent};
 use super::World;
 use crate::harness::calls::{Polled, poll_slice};
 use crate::nodes::reports::EDGE;
+use crate::streams::world::as_node::StreamsNode;
 
 /// Each device, what it is at the edge, and what it is at the centre.
 const FLEET: [(&str, &str, &str); 3] =

@@ -1,7 +1,6 @@
 //! An edge node and a centre as a workload.
 
 use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,16 +8,15 @@ use base::Timestamp;
 use engine::streams::CopyStatus;
 
 use super::World;
-use super::network::Network;
 use super::reporters::Reporter;
 use crate::harness::machine::Machine;
 use crate::harness::node::Node;
 use crate::harness::schedule::Acts;
 use crate::harness::shrinking::Knob;
-use crate::harness::violation::{Checked, Invariant};
+use crate::harness::violation::Checked;
 use crate::harness::workload::{Rest, Workload};
-use crate::nodes::exchange::Exchange;
-use crate::nodes::plan::node_name;
+use crate::nodes::network::{Network, NetworkCounts, NodesWorld};
+use crate::nodes::plan::{knobs_of_node, node_name};
 use crate::nodes::reports::counts::Counts;
 use crate::nodes::reports::node::ReportsNode;
 use crate::nodes::reports::plan::ReportsPlan;
@@ -26,8 +24,6 @@ use crate::nodes::reports::{CENTRE, EDGE};
 
 /// How long everybody has at the end, twice: the copy tries again within seconds.
 const SETTLE: Duration = Duration::from_secs(30);
-/// How often things settle at one moment.
-const ROUNDS_MAX: usize = 10_000;
 
 /// A kind of step that is this workload's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +41,7 @@ pub(in crate::nodes::reports) enum Act {
 
 impl Workload for World {
     type Plan = ReportsPlan;
-    type Counts = Counts;
+    type Counts = (Counts, NetworkCounts);
     type Act = Act;
 
     const NEXT_MS_MAX: i64 = 60_000;
@@ -60,14 +56,11 @@ impl Workload for World {
             machine: Rc::clone(machine),
             nodes: vec![node(EDGE), node(CENTRE)],
             processes: [None; 2],
-            exchange: Exchange::default(),
-            network: Network::default(),
-            runs: Arc::new(AtomicU64::new(0)),
+            network: Network::new(plan.network, machine),
+            newest: (0, 0),
             copy: None,
             status: Arc::new(Mutex::new(CopyStatus::default())),
             reporters: Reporter::all(),
-            passed_to: now,
-            is_quiet: false,
             rest_until: None,
             counts: Counts::default(),
             plan,
@@ -75,24 +68,18 @@ impl Workload for World {
     }
 
     fn knobs(plan: &mut ReportsPlan) -> Vec<Knob<'_>> {
-        let (weights, network, of_node) = (&mut plan.weights, &mut plan.network, &mut plan.machine.weights);
-        vec![
-            Knob::new("node_crash", &mut of_node.crash, 0),
-            Knob::new("node_kill", &mut of_node.kill, 0),
-            Knob::new("node_doom", &mut of_node.doom, 0),
-            Knob::new("node_stop", &mut of_node.stop, 0),
-            Knob::new("node_storage_fault", &mut of_node.storage_fault, 0),
+        let weights = &mut plan.weights;
+        let uses = [
             Knob::new("report", &mut weights.report, 1),
             Knob::new("cut", &mut weights.cut, 0),
             Knob::new("pause", &mut weights.pause, 0),
-            Knob::new("lost", &mut network.lost, 0),
-            Knob::new("twice", &mut network.twice, 0),
-            Knob::new("answer_lost", &mut network.answer_lost, 0),
-        ]
+        ];
+        let machines = knobs_of_node(&mut plan.machine);
+        machines.into_iter().chain(uses).chain(plan.network.knobs()).collect()
     }
 
-    fn counts(&self) -> Counts {
-        self.counts
+    fn counts(&self) -> Self::Counts {
+        (self.counts, self.network.counts)
     }
 
     /// First both nodes start; then they know the devices; and then there is the copy.
@@ -128,7 +115,7 @@ impl Workload for World {
             Act::Edge => self.step_node(EDGE)?,
             Act::Centre => self.step_node(CENTRE)?,
             Act::RunCopy => self.run_copy(),
-            Act::Bring => drop(self.bring_any()),
+            Act::Bring => self.bring_any(),
             Act::Report => self.report(),
             Act::Gather => drop(self.gather()),
             Act::Cut => self.change_line(),
@@ -150,19 +137,11 @@ impl Workload for World {
     }
 
     fn become_quiet(&mut self) {
-        (self.is_quiet, self.network.is_cut) = (true, false);
+        self.network.become_quiet();
     }
 
     fn act_at_rest(&mut self) -> Checked<bool> {
-        self.follow_time();
-        let mut any = false;
-        for _ in 0..ROUNDS_MAX {
-            if !self.settle_round()? {
-                return Ok(any);
-            }
-            any = true;
-        }
-        Err(Invariant::COPIES_COME_TO_REST.broken("there is no end to what nodes do at one moment"))
+        self.settle(Self::settle_round)
     }
 
     fn rest(&mut self) -> Checked<Rest> {
@@ -194,13 +173,13 @@ impl World {
         if let Some(copy) = &mut self.copy {
             copy.go_on();
         }
-        self.take_up_requests();
+        self.network.take_up_requests();
     }
 
     fn change_line(&mut self) {
-        self.network.is_cut = !self.network.is_cut;
-        self.counts.cuts += u64::from(self.network.is_cut);
-        self.machine.trace.note(format_args!("the line is cut: {}", self.network.is_cut));
+        self.network.change_line(EDGE, CENTRE);
+        let is_cut = self.network.is_cut(EDGE, CENTRE);
+        self.machine.trace.note(format_args!("the line is cut: {is_cut}"));
     }
 
     /// All that nodes, the copy and the network can do now, each once. Whether there was anything.
