@@ -4,8 +4,9 @@
 //! and runs on while the machine is up. It is slewed by at most a tenth towards the wall clock,
 //! which may be set by an hour either way.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
+use base::locks::locked;
 use base::{Clock, Timestamp};
 
 /// The slew is at most one part in this many.
@@ -30,13 +31,13 @@ impl VirtualClock {
     /// The process starts: like the real clock, at the later of the wall clock and what was
     /// recorded.
     pub(crate) fn start(&self, recorded: Timestamp) {
-        let mut clocks = self.locked();
+        let mut clocks = locked(&self.0);
         clocks.engine = clocks.wall.max(recorded.0);
     }
 
     /// Time passes while the process is up.
     pub(crate) fn pass(&self, ms: i64) {
-        let mut clocks = self.locked();
+        let mut clocks = locked(&self.0);
         clocks.wall += ms;
         let slew_max = ms / SLEW_DIVISOR;
         let behind = clocks.wall - (clocks.engine + ms);
@@ -45,31 +46,27 @@ impl VirtualClock {
 
     /// Time passes while the process is down.
     pub(crate) fn pass_down(&self, ms: i64) {
-        self.locked().wall += ms;
+        locked(&self.0).wall += ms;
     }
 
     /// Somebody sets the wall clock.
     pub(crate) fn step_wall(&self, ms: i64) {
-        self.locked().wall += ms;
+        locked(&self.0).wall += ms;
     }
 
     /// How far the wall clock has been set from where it would be, roughly.
     pub(crate) fn wall_ahead(&self) -> i64 {
-        let clocks = self.locked();
+        let clocks = locked(&self.0);
         clocks.wall - clocks.engine
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Clocks> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.locked().engine)
+        Timestamp(locked(&self.0).engine)
     }
 
     fn wall(&self) -> Timestamp {
-        Timestamp(self.locked().wall)
+        Timestamp(locked(&self.0).wall)
     }
 }

@@ -1,8 +1,9 @@
 //! A partition of production behind an inbox, and the outcomes of its batches on their way back.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{PartitionId, Timestamp};
 use engine::kernel::machine::Machine as Partition;
 use engine::kernel::runner::{CommitResult, Runner};
@@ -31,20 +32,16 @@ pub(super) struct Outcomes(Arc<Mutex<VecDeque<Outcome>>>);
 
 impl Outcomes {
     pub(super) fn waiting(&self) -> usize {
-        self.locked().len()
+        locked(&self.0).len()
     }
 
     /// The next one of the partition whose outcome is at `index`: those of one partition keep their
     /// order.
     pub(super) fn take(&self, index: usize) -> Option<Outcome> {
-        let mut outcomes = self.locked();
+        let mut outcomes = locked(&self.0);
         let chosen = outcomes.get(index)?.partition;
         let first = outcomes.iter().position(|outcome| outcome.partition == chosen)?;
         outcomes.remove(first)
-    }
-
-    fn locked(&self) -> MutexGuard<'_, VecDeque<Outcome>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -122,7 +119,7 @@ impl<M: Partition, N> Port<M, N> {
         let (spy, outcomes, partition) = (Arc::clone(&self.spy), self.outcomes.clone(), self.runner.id());
         let tell = move |result| {
             let (seq, ending) = spy.ending().expect("the spy hears an outcome before the partition");
-            outcomes.locked().push_back(Outcome { partition, seq, ending, result });
+            locked(&outcomes.0).push_back(Outcome { partition, seq, ending, result });
         };
         let (inbox, mut taken) = (&mut self.inbox, Vec::new());
         let mut inputs = std::iter::from_fn(|| {

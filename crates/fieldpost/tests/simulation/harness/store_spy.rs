@@ -4,8 +4,9 @@
 //! The checkers need to see a batch when it is made, because chance decides within it - which
 //! silence was noticed, what was leased, how long a retry waits - and the model must follow.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::locks::locked;
 use base::{Lineage, PartitionId, Timestamp};
 use records::{Batch, PartitionHead};
 use store::{BlockStorage, CommitDone, CommitOutcome, Store, StoreError, StoreMetric, View};
@@ -38,10 +39,6 @@ impl Ending {
     }
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[derive(Default)]
 struct Heard {
     batch: Option<Batch>,
@@ -72,7 +69,7 @@ impl StoreSpy {
     }
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
-        lock(&self.heard)
+        locked(&self.heard)
     }
 
     /// A fault of what is stored changes the batch, before or after it was heard.
@@ -116,7 +113,7 @@ impl Store for StoreSpy {
         }
         let (heard, seq) = (Arc::clone(&self.heard), batch.head.seq);
         let listened = move |outcome: CommitOutcome| {
-            lock(&heard).ending = Some((seq, Ending::of(&outcome)));
+            locked(&heard).ending = Some((seq, Ending::of(&outcome)));
             done(outcome);
         };
         self.store.commit(batch, Box::new(listened));

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use base::locks::locked;
 use base::{DeviceId, EntityId, Incarnation, PartitionId, Timestamp};
 use engine::campaigns::{
     FleetView, FoundDevices, OrderKind, PickMove, PickOrder, PickOrderOutcome, PickStanding, PickUpdate,
@@ -54,11 +55,11 @@ impl SimulatedFleet {
     }
 
     fn connected(&self) -> MutexGuard<'_, BTreeSet<DevicePlace>> {
-        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.connected)
     }
 
     fn deleted(&self) -> MutexGuard<'_, BTreeSet<DevicePlace>> {
-        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.deleted)
     }
 
     /// Devices that are deleted.

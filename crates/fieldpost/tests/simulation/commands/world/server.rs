@@ -1,9 +1,10 @@
 //! One life of the server process: the production partitions of devices behind inboxes, and who
 //! carries commands to devices.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::PartitionId;
+use base::locks::locked;
 use engine::context::EngineContext;
 use engine::devices::partition::DevicePartition;
 use engine::registry::Registry;
@@ -29,7 +30,7 @@ struct Outbox(Mutex<Vec<PublishedCommand>>);
 
 impl Downlink for Outbox {
     fn publish(&self, command: PublishedCommand) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        locked(&self.0).push(command);
     }
 }
 
@@ -59,7 +60,7 @@ impl Server {
 
     /// What goes out to sessions.
     pub(crate) fn take_published(&self) -> Vec<PublishedCommand> {
-        std::mem::take(&mut *self.outbox.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *locked(&self.outbox.0))
     }
 }
 

@@ -5,8 +5,9 @@
 //! it is loaded again.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::random::Random;
 use base::{Lineage, PartitionId, Timestamp};
 use engine::kernel::runner::BATCHES_IN_FLIGHT_MAX;
@@ -38,7 +39,7 @@ impl InMemory {
 
     /// As if the last batch had never been written.
     fn lose_the_last(&mut self) {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = locked(&self.log);
         log.pop();
         let again = MemoryStore::new(self.committed.lineage(), self.committed.partitions());
         for batch in log.iter() {
@@ -74,7 +75,7 @@ impl Storage for InMemory {
 
     fn commit_step(&mut self, random: &mut Random) -> bool {
         let Some(opened) = self.opened.clone() else { return false };
-        if opened.locked().waiting.is_empty() {
+        if locked(&opened.state).waiting.is_empty() {
             return false;
         }
         let planned = self.outcome(random);
@@ -104,7 +105,7 @@ impl Storage for InMemory {
     }
 
     fn is_bounded(&self, partitions: usize) -> Result<(), String> {
-        let waiting = self.opened.as_ref().map_or(0, |opened| opened.locked().waiting.len());
+        let waiting = self.opened.as_ref().map_or(0, |opened| locked(&opened.state).waiting.len());
         let most = BATCHES_IN_FLIGHT_MAX * partitions;
         if waiting <= most { Ok(()) } else { Err(format!("{waiting} batches wait; {most} are allowed")) }
     }
@@ -123,7 +124,7 @@ impl Storage for InMemory {
 
     fn crash(&mut self, random: &mut Random) {
         let Some(opened) = self.opened.take() else { return };
-        let survivors = random.below(opened.locked().waiting.len() as u64 + 1);
+        let survivors = random.below(locked(&opened.state).waiting.len() as u64 + 1);
         for _ in 0..survivors {
             opened.write_first();
         }
@@ -168,13 +169,9 @@ struct State {
 }
 
 impl ProcessStore {
-    fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Commits the batch that waits longest, with the planned outcome if there is one.
     fn commit_first(&self, planned: Option<Planned>) -> bool {
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         let Some((batch, done)) = state.waiting.pop_front() else { return false };
         let outcome = self.commit_now(&mut state, batch, planned);
         drop(state);
@@ -188,14 +185,14 @@ impl ProcessStore {
         let written = matches!(outcome, CommitOutcome::Durable)
             || (matches!(outcome, CommitOutcome::Unknown) && planned == Some(Planned::UnknownWritten));
         if let Some((log, batch)) = copy.filter(|_| written) {
-            log.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+            locked(log).push(batch);
         }
         outcome
     }
 
     /// Writes the batch that waits longest and tells nobody.
     fn write_first(&self) {
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         if let Some((batch, _nobody)) = state.waiting.pop_front() {
             self.commit_now(&mut state, batch, None);
         }
@@ -204,14 +201,14 @@ impl ProcessStore {
     /// A partition begins anew. Nothing that it handed in before may still wait: its numbers are
     /// used again.
     fn unfence(&self, partition: PartitionId) {
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         let waits = state.waiting.iter().any(|(batch, _)| batch.partition == partition);
         assert!(!waits, "partition {partition} is loaded while a batch of it may still be written");
         state.fenced.remove(&partition);
     }
 
     fn check(&self) -> Result<(), StoreError> {
-        match &self.locked().failure {
+        match &locked(&self.state).failure {
             Some(failure) => Err(StoreError::Poisoned(failure.to_string())),
             None => Ok(()),
         }
@@ -238,9 +235,9 @@ impl State {
         }
         let slot = Arc::new(Mutex::new(None));
         let told = Arc::clone(&slot);
-        let tell = move |outcome| *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        let tell = move |outcome| *locked(&told) = Some(outcome);
         committed.commit(batch, Box::new(tell));
-        let outcome = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let outcome = locked(&slot).take();
         outcome.expect("the store in memory tells at once")
     }
 }
@@ -265,7 +262,7 @@ impl Store for ProcessStore {
     }
 
     fn commit(&self, batch: Batch, done: CommitDone) {
-        self.locked().waiting.push_back((batch, done));
+        locked(&self.state).waiting.push_back((batch, done));
     }
 
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
@@ -278,7 +275,7 @@ impl Store for ProcessStore {
     }
 
     fn failure(&self) -> Option<Arc<StoreError>> {
-        self.locked().failure.clone()
+        locked(&self.state).failure.clone()
     }
 
     fn metrics(&self) -> Vec<StoreMetric> {
