@@ -33,7 +33,8 @@ pub(super) struct EdgeContext<'a> {
 }
 
 impl EdgeContext<'_> {
-    /// Serves `app` over HTTP at an address of the settings; `busy` answers whoever is one too many.
+    /// Serves `app` over HTTP at an address of the settings. `busy` answers whoever is one too
+    /// many.
     pub(super) async fn serve(
         &self,
         (key, listen): (&str, SocketAddr),
