@@ -1,5 +1,7 @@
 //! Ids in paths. An id that cannot be one is as unknown as one that is not registered.
 
+#![expect(clippy::disallowed_types, reason = "a path that cannot be read is refused with a problem here")]
+
 mod coordination;
 mod queue;
 mod stream;
@@ -37,6 +39,10 @@ pub(crate) struct DeviceInPath(pub DeviceId);
 /// `/v1/devices/{id}/clients/{client_id}`
 #[derive(Debug)]
 pub(crate) struct LinkInPath(pub DeviceId, pub ClientId);
+
+/// `/v1/campaigns/{id}` and others whose id is looked up as it was written
+#[derive(Debug)]
+pub(crate) struct IdInPath(pub String);
 
 /// `/v1/relays/{name}`
 #[derive(Debug)]
@@ -89,6 +95,7 @@ from_path! {
     PortalInPath: |(id, portal_id): (String, String)| Ok(Self(client(&id)?, portal(&portal_id)?));
     DeviceInPath: |id: String| device(&id).map(Self);
     LinkInPath: |(id, client_id): (String, String)| Ok(Self(device(&id)?, client(&client_id)?));
+    IdInPath: |id: String| Ok(Self(id));
     RelayInPath: |name: String| Ok(Self(name));
     DeliveryInPath: |id: String| {
         EntityId::from_text(DELIVERY_ID_PREFIX, &id).map(Self).ok_or_else(|| unknown_delivery(&id))

@@ -2,7 +2,7 @@
 
 use access::Caller;
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use base::Problem;
@@ -23,6 +23,7 @@ use crate::list::{self, List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::OF_A_READ;
 use crate::params::Params;
+use crate::path::IdInPath;
 use crate::shape::{self, BulkShape, NewBulkShape};
 
 const BY_ID: &str = "/v1/desired/{id}";
@@ -120,12 +121,12 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
     list::answer(&api, params.page()?, BulkList(api.queries())).await
 }
 
-async fn show(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
     let found = present(&api, id, |work| matches!(work, RolloutWork::Entries(_))).await?;
     Ok(Answer::ok(&BulkShape::from(&found)))
 }
 
-async fn cancel(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+async fn cancel(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
     let found = present(&api, id, |work| matches!(work, RolloutWork::Entries(_))).await?;
     api.engine().rollouts().call(&found.rollout.id, RolloutCall::Cancel).await?;
     Ok(Answer::nothing())

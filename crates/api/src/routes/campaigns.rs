@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use access::Caller;
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, COMMAND_RESULT_BYTES_MAX, DEVICE_ID_CHARS_MAX};
 use base::{DeviceId, Incarnation, Problem, Timestamp};
@@ -36,7 +36,7 @@ use crate::openapi::refusals::{OF_A_READ, OF_CAMPAIGNS, OF_PICKS, UNKNOWN_CAMPAI
 use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
-use crate::path::unknown_campaign;
+use crate::path::{IdInPath, unknown_campaign};
 use crate::shape::{self, CampaignResultShape, CampaignShape, CoverageShape, SlotShape};
 
 const BY_ID: &str = "/v1/campaigns/{id}";
@@ -119,7 +119,7 @@ fn outcome_routes() -> Routes {
 
 async fn change(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     IfMatch(only_if): IfMatch,
     caller: Option<Extension<Caller>>,
     body: Text,
@@ -209,7 +209,7 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
     list::answer(&api, params.page()?, CampaignList(api.engine().clone())).await
 }
 
-async fn show(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Tagged, Refused> {
+async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Tagged, Refused> {
     let found = present(&api, id).await?;
     let shown = Answer::ok(&CampaignShape::at(&found, api.engine().clock().wall()));
     Ok(Tagged(shown, Version::of_campaign(&found)))
@@ -222,7 +222,7 @@ async fn present(api: &ApiState, id: String) -> Result<TrackedCampaign, Problem>
 
 async fn remove(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     IfMatch(only_if): IfMatch,
 ) -> Result<Answer, Refused> {
     let found = present(&api, id).await?;
@@ -232,7 +232,7 @@ async fn remove(
 
 async fn pause(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     IfMatch(only_if): IfMatch,
 ) -> Result<Answer, Refused> {
     let found = present(&api, id).await?;
@@ -242,7 +242,7 @@ async fn pause(
 
 async fn resume(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     IfMatch(only_if): IfMatch,
 ) -> Result<Answer, Refused> {
     let found = present(&api, id).await?;
@@ -279,7 +279,7 @@ impl List for SlotList {
 
 async fn list_slots(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     mut params: Params,
 ) -> Result<Response, Refused> {
     let (from, to) = params.span()?;
@@ -333,7 +333,7 @@ impl Followable for CampaignResults {
 
 async fn list_results(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     mut params: Params,
 ) -> Result<Response, Refused> {
     let device = params.device("device")?;
@@ -347,7 +347,7 @@ async fn list_results(
 
 async fn cover(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     mut params: Params,
 ) -> Result<Answer, Refused> {
     let whose = params.whose();

@@ -2,7 +2,7 @@
 
 use access::Caller;
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Problem};
 use engine::queries::BoundedPage;
@@ -23,6 +23,7 @@ use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{Coded, OF_A_COMMAND, OF_A_READ};
 use crate::openapi::{Call, words};
 use crate::params::Params;
+use crate::path::IdInPath;
 use crate::shape::{self, NewRolloutShape, RolloutDeviceShape, RolloutShape};
 
 const BY_ID: &str = "/v1/rollouts/{id}";
@@ -93,7 +94,7 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answe
 
 async fn put_one(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     caller: Option<Extension<Caller>>,
     body: Text,
 ) -> Result<Answer, Refused> {
@@ -148,7 +149,7 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
     list::answer(&api, params.page()?, RolloutList(api.queries())).await
 }
 
-async fn show(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
     let found = present(&api, id, |work| matches!(work, RolloutWork::Command(_))).await?;
     Ok(Answer::ok(&RolloutShape::from(&found)))
 }
@@ -175,19 +176,19 @@ async fn call(api: &ApiState, id: String, call: RolloutCall) -> Result<Answer, R
     Ok(Answer::nothing())
 }
 
-async fn cancel(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+async fn cancel(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
     call(&api, id, RolloutCall::Cancel).await
 }
 
-async fn pause(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+async fn pause(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
     call(&api, id, RolloutCall::Pause).await
 }
 
-async fn resume(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+async fn resume(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
     call(&api, id, RolloutCall::Resume).await
 }
 
-async fn approve(State(api): State<ApiState>, Path(id): Path<String>) -> Result<Answer, Refused> {
+async fn approve(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
     call(&api, id, RolloutCall::Approve).await
 }
 
@@ -219,7 +220,7 @@ impl List for RolloutDeviceList {
 
 async fn list_devices(
     State(api): State<ApiState>,
-    Path(rollout): Path<String>,
+    IdInPath(rollout): IdInPath,
     mut params: Params,
 ) -> Result<Response, Refused> {
     let status = params.word("status", &MemberStatus::ALL, MemberStatus::as_str)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::Caller;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
@@ -35,7 +35,7 @@ use crate::openapi::refusals::{OF_A_READ, OF_PICKS, UNKNOWN_TASK};
 use crate::openapi::{Call, words};
 use crate::page::{Feed, Form, Order, PageOf};
 use crate::params::Params;
-use crate::path::{TaskInPath, task_id, unknown_task};
+use crate::path::{IdInPath, TaskInPath, task_id, unknown_task};
 use crate::shape::{self, NewTaskShape, TaskResultShape, TaskShape};
 
 const BY_ID: &str = "/v1/tasks/{id}";
@@ -202,7 +202,7 @@ async fn present(api: &ApiState, id: EntityId) -> Result<TrackedTask, Problem> {
 
 async fn show(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     params: Params,
 ) -> Result<Answer, Refused> {
     let whose = params.whose();
@@ -278,7 +278,7 @@ impl Followable for TaskResults {
 
 async fn list_results(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     mut params: Params,
 ) -> Result<Response, Refused> {
     let (order, wait) = params.order_and_wait()?;

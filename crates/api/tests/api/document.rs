@@ -10,6 +10,9 @@ use crate::rig::Server;
 /// The document as the TypeScript client is made from it.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/typescript/openapi.json");
 
+/// Routes that are merged in by the whole server.
+const OF_OTHER_CRATES: [&str; 3] = ["/v1/reports", "/v1/devices/{id}/ack", "/v1/quarantine/{id}/replay"];
+
 /// The document with a member a line and the names in order, so that a change of it can be read.
 fn laid_out(document: &Json) -> String {
     let mut text = Vec::new();
@@ -54,14 +57,30 @@ async fn every_path_has_the_methods_that_the_document_says() {
     let server = Server::start().await;
     let document = server.get("/openapi.json").await;
     assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.1")), "{document}");
-    let of_other_crates = ["/v1/reports", "/v1/devices/{id}/ack", "/v1/quarantine/{id}/replay"];
-    for (path, methods) in paths(&document).filter(|(path, _)| !of_other_crates.contains(path)) {
+    for (path, methods) in paths(&document).filter(|(path, _)| !OF_OTHER_CRATES.contains(path)) {
         let answer = server.call(&format!("BREW {}", filled(path)), "").await;
         assert_eq!(answer.status, 405, "{path}: {}", answer.text);
         let allowed = answer.header("allow").unwrap_or_default().split(',').map(str::to_owned);
         let allowed: BTreeSet<_> = allowed.filter(|method| method != "HEAD").collect();
         assert_eq!(allowed, methods, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_path_that_is_no_text_is_refused_with_a_problem() {
+    let server = Server::start().await;
+    let document = server.get("/openapi.json").await;
+    let mut calls = 0;
+    let own = paths(&document).filter(|(path, _)| !OF_OTHER_CRATES.contains(path));
+    for (path, methods) in own.filter(|(path, _)| path.contains('{')) {
+        let part = |part: &str| if part.starts_with('{') { "%ff".to_owned() } else { part.to_owned() };
+        let path = path.split('/').map(part).collect::<Vec<_>>().join("/");
+        for method in methods {
+            server.check(&format!("{method} {path}"), "", 400, "unreadable").await;
+            calls += 1;
+        }
+    }
+    assert!(calls >= 80, "{calls}");
 }
 
 #[tokio::test]

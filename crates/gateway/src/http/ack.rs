@@ -2,6 +2,8 @@
 //! report: durable before it is answered, a sign of life, and kept in the quarantine if it is
 //! refused.
 
+#![expect(clippy::disallowed_types, reason = "a path that cannot be read is refused with a problem here")]
+
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;

@@ -6,6 +6,8 @@
 //! is. One that its sender might not make stays refused: nothing that is put right later tells that
 //! it came from the device it speaks of.
 
+#![expect(clippy::disallowed_types, reason = "a path that cannot be read is refused with a problem here")]
+
 use std::sync::Arc;
 
 use axum::extract::rejection::PathRejection;

@@ -2,7 +2,7 @@
 
 use access::Caller;
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
@@ -18,7 +18,7 @@ use crate::answer::Answer;
 use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
-use crate::path::unknown_campaign;
+use crate::path::{IdInPath, unknown_campaign};
 use crate::routes::rollouts::token_of;
 use crate::routes::tasks::check_may_pick;
 use crate::shape::{self, CampaignShape};
@@ -65,7 +65,7 @@ struct BegunCampaign {
 
 pub(super) async fn put_one(
     State(api): State<ApiState>,
-    Path(id): Path<String>,
+    IdInPath(id): IdInPath,
     IfMatch(only_if): IfMatch,
     caller: Option<Extension<Caller>>,
     body: Text,
