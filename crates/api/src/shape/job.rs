@@ -123,6 +123,7 @@ pub(crate) struct JobShape<'a> {
     state: &'static str,
     #[serde(flatten)]
     payload: PayloadShape<'a>,
+    /// When it can be consumed, or since when; of a reserved job, when it was first due.
     run_at: Time,
     published_at: Time,
     /// Attempts begun.

@@ -69,6 +69,24 @@ async fn a_reservation_can_be_extended_and_ends_with_its_time() {
 }
 
 #[tokio::test]
+async fn a_retry_is_shown_with_the_time_at_which_it_comes() {
+    let server = Server::start().await;
+    let id = publish(&server, r#"{"payload":1,"tries":3}"#).await;
+    let first = consume(&server, 1).await.remove(0);
+    let held = first["reservation"].as_str().expect("text");
+    server.check(&format!("POST {Q}/jobs/{id}/release"), &with(held, r#","delay":"1h""#), 204, "").await;
+    let job = server.get(&format!("{Q}/jobs/{id}")).await;
+    assert!(job["run_at"].as_str() > first["run_at"].as_str(), "{job}");
+    let later = r#"{"state":"scheduled","run_at":"2026-11-21T05:00:00.000Z"}"#;
+    server.check(&format!("PATCH {Q}/jobs/{id}"), r#"{"run_at":"2026-11-21T05:00:00Z"}"#, 200, later).await;
+    server.check(&format!("GET {Q}/jobs/{id}"), "", 200, later).await;
+    server.check(&format!("GET {Q}/jobs"), "", 200, &format!(r#"{{"items":[{later}]}}"#)).await;
+    server.clock.advance(Duration::from_secs(5 * 3_600));
+    let second = consume(&server, 1).await.remove(0);
+    assert_eq!((&second["attempt"], &second["run_at"]), (&Json::from(2), &first["run_at"]));
+}
+
+#[tokio::test]
 async fn a_released_job_comes_again_until_its_last_try() {
     let server = Server::start().await;
     publish(&server, r#"{"payload":1,"tries":2}"#).await;

@@ -445,11 +445,15 @@ pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
     let Seen { head, state, body } = seen;
     let body = body::read(&body)?;
     let recurs = recurs(head.terms.recurrence.as_ref(), body.cron);
+    let run_at = match state {
+        JobState::Scheduled | JobState::Ready => head.visible_at,
+        JobState::Reserved => head.run_at,
+    };
     Ok(JobView {
         id: head.id,
         state,
         payload: body.payload,
-        run_at: head.run_at,
+        run_at,
         published_at: id::published_at(head.id),
         expires_at: head.terms.expires_at,
         attempt: head.attempt,

@@ -182,7 +182,7 @@ pub struct JobView {
     pub state: JobState,
     /// What it carries.
     pub payload: Payload,
-    /// When it is, or was first, due.
+    /// When it can be consumed, or since when; of a reserved job, when it was first due.
     pub run_at: Timestamp,
     /// When it was published.
     pub published_at: Timestamp,

@@ -20,6 +20,8 @@ pub type QueueMark = QueueName;
 
 /// Queues that one step looks at for a list: those that have nothing are passed over.
 const NAMES_SEEN_MAX: usize = 10_000;
+/// The clocks are read one after the other, in whole milliseconds.
+const CLOCKS_ROUNDING_MS: u64 = 10;
 
 /// A part of a list of queues.
 #[derive(Debug)]
@@ -130,6 +132,7 @@ impl QueuePartition {
                 let detail = "the job's ttl ends before that time: it would never run";
                 return Err(Problem::not_allowed("invalid_time", detail).into());
             }
+            let clock = if head.attempt > 0 && clocks_agree(step) { JobClock::Engine } else { clock };
             let moved = self.jobs.reschedule(head.id, clock, run_at, &mut step.jobs());
             debug_assert!(moved.is_ok(), "it waits, as was just seen");
         }
@@ -215,6 +218,12 @@ impl QueuePartition {
         }
         Listed { queues, next: None }
     }
+}
+
+/// Whether both clocks show the same but for rounding. A retry waits by the engine clock: as long
+/// as they agree, its time is the one that was given.
+fn clocks_agree(step: &QueueStep<'_>) -> bool {
+    step.wall.0.abs_diff(step.now.0) <= CLOCKS_ROUNDING_MS
 }
 
 pub(super) fn unknown_job(queue: &QueueName) -> Problem {

@@ -140,7 +140,7 @@ pub(crate) fn shown(job: &Job, now: Timestamp, wall: Timestamp) -> ShownJob {
         id: job.id,
         state,
         payload: job.payload.clone(),
-        run_at: job.run_at,
+        run_at: if job.is_reserved() { job.run_at } else { job.visible_at },
         published_at: job.published_at,
         expires_at: job.expires_at,
         attempt: job.attempt,

@@ -191,7 +191,9 @@ impl Partition {
             if expires_at.is_some_and(|expires_at| expires_at <= now.after(delay)) {
                 return Err("invalid_time");
             }
-            let on_engine = if by_wall { Timestamp(at.0 + now.0 - wall.0) } else { at };
+            // A retry waits by the engine clock; its time is the given one where both clocks agree.
+            let as_given = !by_wall || job.is_started() && clocks_agree(now, wall);
+            let on_engine = if as_given { at } else { Timestamp(at.0 + now.0 - wall.0) };
             move_to(job, (by_wall, at), on_engine);
         }
         if let Some(payload) = payload {
@@ -207,6 +209,11 @@ impl Partition {
         }
         self.look(name, &JobRef::Id(id))
     }
+}
+
+/// Whether both clocks show the same but for rounding.
+fn clocks_agree(now: Timestamp, wall: Timestamp) -> bool {
+    (wall.0 - now.0).abs() <= 10
 }
 
 /// No job has this id.
