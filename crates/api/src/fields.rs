@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use base::limits::EXACT_NUMBER_MAX;
 use base::{Problem, Timestamp};
 use engine::Patch;
 use memchr::memchr2;
@@ -134,32 +136,57 @@ pub(crate) fn duration(name: &str, json: &str) -> Result<Duration, Problem> {
 
 /// A duration that is not nothing.
 pub(crate) fn some_duration(name: &str, json: &str) -> Result<Duration, Problem> {
+    not_nothing(name, json, "1ms")
+}
+
+/// A duration that is not nothing. If it is, the refusal names the least that the field takes.
+pub(crate) fn not_nothing(name: &str, json: &str, least: &str) -> Result<Duration, Problem> {
     let span = duration(name, json)?;
     if span.is_zero() {
-        return Err(Problem::not_allowed("invalid_duration", format!("{name} must be at least \"1ms\"")));
+        let detail = format!("{name} is {}; it must be at least {least:?}", shown(json));
+        return Err(Problem::not_allowed("invalid_duration", detail));
     }
     Ok(span)
 }
 
 /// A whole number, 0 included.
 pub(crate) fn whole(name: &str, json: &str) -> Result<u64, Problem> {
+    whole_within(name, json, &(0..=EXACT_NUMBER_MAX))
+}
+
+/// A whole number of this range.
+pub(crate) fn whole_within(name: &str, json: &str, range: &RangeInclusive<u64>) -> Result<u64, Problem> {
+    let number = any_whole(name, json, range)?;
+    if range.contains(&number) { Ok(number) } else { Err(out_of_range(name, json, range)) }
+}
+
+/// A whole number. Whether it is in the range is not decided here, but the refusal of what is none
+/// names that.
+pub(crate) fn any_whole(name: &str, json: &str, range: &RangeInclusive<u64>) -> Result<u64, Problem> {
     if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
         return Err(wrong_type(name, json, "a whole number"));
     }
-    json.parse().map_err(|_| {
-        let detail =
-            format!("{name} is {}; it must be a whole number, not negative, below 2^64", shown(json));
-        Problem::not_allowed("invalid_number", detail)
-    })
+    json.parse().map_err(|_| out_of_range(name, json, range))
 }
 
 /// A whole number of 1 or more that fits into 32 bits.
 pub(crate) fn count(name: &str, json: &str) -> Result<u32, Problem> {
-    let number = whole(name, json)?;
-    u32::try_from(number).ok().filter(|number| *number > 0).ok_or_else(|| {
-        let detail = format!("{name} is {number}; it must be 1 to {}", u32::MAX);
-        Problem::not_allowed("invalid_number", detail)
-    })
+    count_told(name, json, u32::MAX)
+}
+
+/// The same, of a field that takes up to `most`. What is more is refused elsewhere, but the refusal
+/// of what is none names that.
+pub(crate) fn count_told(name: &str, json: &str, most: u32) -> Result<u32, Problem> {
+    let range = 1..=u64::from(most);
+    let number = any_whole(name, json, &range)?;
+    let count = u32::try_from(number).ok().filter(|count| *count > 0);
+    count.ok_or_else(|| out_of_range(name, json, &range))
+}
+
+fn out_of_range(name: &str, json: &str, range: &RangeInclusive<u64>) -> Problem {
+    let (least, most) = (range.start(), range.end());
+    let detail = format!("{name} is {}; it must be a whole number, {least} to {most}", shown(json));
+    Problem::not_allowed("invalid_number", detail)
 }
 
 /// A whole number within bounds.
@@ -173,18 +200,19 @@ pub(crate) fn number_between(name: &str, json: &str, least: i8, most: i8) -> Res
     })
 }
 
-/// A number above 0.
-pub(crate) fn positive(name: &str, json: &str) -> Result<f64, Problem> {
+/// A number above 0. The refusal of what is none names the range of the field.
+pub(crate) fn positive(name: &str, json: &str, range: &RangeInclusive<f64>) -> Result<f64, Problem> {
     if !json.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
         return Err(wrong_type(name, json, "a number"));
     }
     json.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0).ok_or_else(|| {
-        let detail = format!("{name} is {}; it must be above 0", shown(json));
+        let (least, most) = (range.start(), range.end());
+        let detail = format!("{name} is {}; it must be {least} to {most}", shown(json));
         Problem::not_allowed("invalid_number", detail)
     })
 }
 
-/// The beginning of a number, which may be long.
+/// The beginning of a number or of a duration, which may be long.
 fn shown(number: &str) -> &str {
     const SHOWN_MAX: usize = 40;
     &number[..number.len().min(SHOWN_MAX)]

@@ -29,6 +29,7 @@ mod troubled;
 pub use crate::kernel::idempotency::{IdempotencyKey, SourceCall};
 pub use crate::name::QueueName;
 pub use calls::{Acked, Queues};
+pub use checks::RATES;
 pub use consuming::{HandOver, Leases};
 pub use controls::FollowedControl;
 pub use effect::QueueEffect;

@@ -22,7 +22,7 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
 use crate::compression::InOnePiece;
-use crate::fields::{Fields, count, duration, or_nothing, string, strings};
+use crate::fields::{Fields, count_told, duration, or_nothing, string, strings};
 use crate::openapi::refusals::{OF_A_QUEUE, OF_A_RESERVATION, UNKNOWN_JOB};
 use crate::openapi::{Call, words};
 use crate::path::{JobInPath, QueueInPath, QueuesInPath};
@@ -140,7 +140,8 @@ fn want(body: &str) -> Result<Want, Problem> {
         let detail = format!("wait must be at most {}", base::duration::format(CONSUME_WAIT_MAX));
         return Err(Problem::not_allowed("invalid_duration", detail));
     }
-    let max = fields.optional("max", count)?.map_or(1, |max| max as usize);
+    let max = |name: &str, json: &str| count_told(name, json, JOBS_PER_CALL_MAX as u32);
+    let max = fields.optional("max", max)?.map_or(1, |max| max as usize);
     Ok(Want { max, ttr: fields.optional("ttr", duration)?.unwrap_or(TTR_DEFAULT), wait, process: None })
 }
 

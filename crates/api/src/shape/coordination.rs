@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::Problem;
+use base::limits::EXACT_NUMBER_MAX;
 use compact_str::CompactString;
 use engine::coordination::{LimitDecision, LimitKind, LimitRequest, LimitStatus, LockGrant, LockStatus};
 use engine::queues::{LockWanted, QueueName};
@@ -15,7 +16,7 @@ use utoipa::openapi::Schema;
 
 use super::new_job::one_of;
 use super::text::Time;
-use crate::fields::{Fields, count, duration, or_nothing, string, whole};
+use crate::fields::{Fields, count, duration, or_nothing, string, whole_within};
 use crate::openapi::words;
 use crate::row::{Cells, Row};
 
@@ -263,9 +264,9 @@ pub(crate) fn lock_released(text: &str) -> Result<CompactString, Problem> {
 /// The schema of what is asked of a limit.
 pub(crate) fn limit_asked_schema() -> Schema {
     words::body(&[
-        ("limit", words::whole(1, u64::MAX)),
+        ("limit", words::whole(1, EXACT_NUMBER_MAX)),
         ("per", words::duration()),
-        ("cost?", words::whole(1, u64::MAX)),
+        ("cost?", words::whole(1, EXACT_NUMBER_MAX)),
         ("kind?", words::limit_kind()),
     ])
 }
@@ -279,11 +280,16 @@ pub(crate) fn limit_asked(text: &str) -> Result<LimitRequest, Problem> {
     let fields = Fields::read(text, &["limit", "per", "cost", "kind"])?;
     let kind = fields.optional("kind", |name, json| one_of(name, json, &KINDS))?;
     Ok(LimitRequest {
-        limit: fields.required("limit", whole)?,
+        limit: fields.required("limit", permits)?,
         per: fields.required("per", duration)?,
-        cost: fields.optional("cost", whole)?.unwrap_or(1),
+        cost: fields.optional("cost", permits)?.unwrap_or(1),
         kind: kind.unwrap_or(LimitKind::Smooth),
     })
+}
+
+/// How much a limit allows, or a call of it takes.
+fn permits(name: &str, json: &str) -> Result<u64, Problem> {
+    whole_within(name, json, &(1..=EXACT_NUMBER_MAX))
 }
 
 /// The schema of what is said to workers.

@@ -1,7 +1,7 @@
 //! Nodes, copies and receipts in requests and answers.
 
 use base::Problem;
-use base::limits::SEGMENTS_PER_READ_MAX;
+use base::limits::{EXACT_NUMBER_MAX, SEGMENTS_PER_READ_MAX};
 use engine::nodes::{NewNode, NodeStatus};
 use engine::records::CopyDirection;
 use engine::streams::{CopyReport, NewCopy, ReceiptStatus, ReportsTerms, StreamName, SubscriptionFrom};
@@ -11,7 +11,7 @@ use utoipa::openapi::Schema;
 
 use super::subscription::from;
 use super::text::Time;
-use crate::fields::{Fields, string, strings, whole, wrong_type};
+use crate::fields::{Fields, string, strings, whole_within, wrong_type};
 use crate::openapi::words;
 use crate::row::{Cells, Row};
 
@@ -231,7 +231,7 @@ pub(crate) fn new_copy_schema() -> Schema {
         ("segments?", words::array_of(words::stream_label())),
         ("from?", words::subscription_from()),
         ("live_share?", words::share()),
-        ("rate?", words::whole(1, u64::MAX)),
+        ("rate?", words::whole(1, EXACT_NUMBER_MAX)),
         ("kind?", words::copy_kind()),
         ("selector?", words::any_text()),
     ])
@@ -279,7 +279,7 @@ pub(crate) fn new_copy(
         segments: segments.unwrap_or_default(),
         from: None,
         live_permille: live_share.unwrap_or_default(),
-        rate: fields.optional("rate", whole)?,
+        rate: fields.optional("rate", |name, json| whole_within(name, json, &(1..=EXACT_NUMBER_MAX)))?,
         reports: is_of_reports.then(|| ReportsTerms { selector: selector.map(Box::from) }),
     };
     Ok((copy, fields.optional("from", from)?))

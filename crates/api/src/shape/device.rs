@@ -13,7 +13,7 @@ use utoipa::openapi::Schema;
 
 use super::text::{Data, Time, of_millis};
 use crate::fields::{
-    Fields, duration, label_changes, labels, report_interval, string, strings, time, whole, wrong_type,
+    Fields, any_whole, duration, label_changes, labels, report_interval, string, strings, time, wrong_type,
 };
 use crate::openapi::words;
 use crate::row::{Cells, Row};
@@ -218,5 +218,6 @@ fn pace(name: &str, json: &str) -> Result<PaceChange, Problem> {
         return Err(wrong_type(name, json, "an object with window and gap, or null"));
     }
     let fields = Fields::read(json, &["window", "gap"])?;
-    Ok(PaceChange { in_flight: fields.patch("window", whole)?, gap: fields.patch("gap", duration)? })
+    let window = |name: &str, json: &str| any_whole(name, json, &(1..=COMMANDS_IN_FLIGHT_MAX.into()));
+    Ok(PaceChange { in_flight: fields.patch("window", window)?, gap: fields.patch("gap", duration)? })
 }

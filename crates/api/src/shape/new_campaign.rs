@@ -13,10 +13,10 @@ use utoipa::openapi::Schema;
 
 use super::new_command::receiver_or_stream;
 use super::new_task::{
-    PICK_FIELDS, class, devices, exclude, pick_terms, pick_words, relation, selection, set,
+    PICK_FIELDS, class, devices, exclude, pick_terms, pick_words, picked, relation, selection, set,
 };
 use super::payload::compact;
-use crate::fields::{Fields, boolean, count, duration, string, time};
+use crate::fields::{Fields, boolean, duration, string, time};
 use crate::openapi::words;
 
 /// The fields of a campaign that a task does not have, but for the id.
@@ -105,7 +105,7 @@ pub(crate) fn change_of_campaign(text: &str, engine: &Engine) -> Result<Campaign
         devices: fields.patch("devices", devices)?,
         relation: relation(&fields)?,
         spread_by: boxed(fields.patch("spread_by", string)?),
-        count: never_null("count", fields.patch("count", count)?)?,
+        count: never_null("count", fields.patch("count", picked)?)?,
         answer_timeout: or(fields.patch("answer_timeout", duration)?, NewPickTerms::ANSWER_TIMEOUT),
         class: or(fields.patch("class", class)?, PickClass::default()),
         receiver: results(&fields, &engine.commands())?,

@@ -11,7 +11,7 @@ use utoipa::openapi::Schema;
 
 use super::client::secret;
 use super::payload::compact;
-use crate::fields::{Fields, count, duration, number_between, string, time, wrong_type};
+use crate::fields::{Fields, count_told, duration, number_between, string, time, wrong_type};
 use crate::openapi::words;
 
 /// The fields of a command.
@@ -59,7 +59,8 @@ pub(super) fn command_of(fields: &Fields<'_>, commands: &Commands) -> Result<New
     command.not_before = fields.optional("not_before", time)?;
     command.ack_timeout = fields.optional("ack_timeout", duration)?;
     command.run_timeout = fields.optional("run_timeout", duration)?;
-    command.attempts_max = fields.optional("max_attempts", count)?;
+    let attempts = |name: &str, json: &str| count_told(name, json, COMMAND_ATTEMPTS_MAX);
+    command.attempts_max = fields.optional("max_attempts", attempts)?;
     command.origin = fields.optional("origin", string)?;
     command.key = fields.optional("key", string)?;
     command.priority = fields.optional("priority", priority)?.unwrap_or_default();

@@ -14,7 +14,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use super::members::{Body, Grammar, GrammarField, Members, payload_of};
 use super::payload;
-use crate::fields::{Fields, count, duration, some_duration, string, time, whole};
+use crate::fields::{Fields, any_whole, count, duration, not_nothing, some_duration, string, time};
 use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
 
 /// The words for what is done where an alias is held.
@@ -102,7 +102,8 @@ pub(crate) fn new_jobs(text: &str, now: Timestamp) -> Result<Vec<NewJob>, Proble
 fn new_job(members: &Members<'_>, now: Timestamp) -> Result<NewJob, Problem> {
     members.all_known()?;
     let mut job = NewJob::new(payload_of(members)?.into());
-    job.due = due(members.optional(DELAY, duration)?, members.optional(RUN_AT, time)?, now)?;
+    let delay = members.optional(DELAY, duration)?;
+    job.due = due(delay, members.optional(RUN_AT, time)?.zip(members.json(RUN_AT)), now)?;
     job.ttl = members.optional(TTL, some_duration)?;
     if let Some(tries) = members.optional(TRIES, tries)? {
         job.tries = tries;
@@ -126,28 +127,32 @@ pub(crate) fn change_of_job(body: &str, now: Timestamp) -> Result<JobChange, Pro
             return Err(Problem::not_allowed("cannot_clear", detail));
         }
     }
-    Ok(JobChange {
-        payload: payload::given("job", fields.json("payload"), fields.json("payload_base64"))?
-            .map(Payload::from),
-        due: due(fields.optional("delay", duration)?, fields.optional("run_at", time)?, now)?,
-    })
+    let payload = payload::given("job", fields.json("payload"), fields.json("payload_base64"))?;
+    let delay = fields.optional("delay", duration)?;
+    let run_at = fields.optional("run_at", time)?.zip(fields.json("run_at"));
+    Ok(JobChange { payload: payload.map(Payload::from), due: due(delay, run_at, now)? })
 }
 
-fn due(delay: Option<Duration>, run_at: Option<Timestamp>, now: Timestamp) -> Result<Option<Due>, Problem> {
+/// When a job is due; `run_at` comes with its JSON text.
+fn due(
+    delay: Option<Duration>,
+    run_at: Option<(Timestamp, &str)>,
+    now: Timestamp,
+) -> Result<Option<Due>, Problem> {
     match (delay, run_at) {
         (Some(_), Some(_)) => Err(conflicting("delay and run_at are there; a job has one of the two")),
         (Some(delay), None) => Ok(Some(Due::After(delay))),
-        (None, Some(at)) if at > now.after(DURATION_MAX) => {
-            let detail = format!("run_at is {at}, which is more than ten years away");
+        (None, Some((at, given))) if at > now.after(DURATION_MAX) => {
+            let detail = format!("run_at is {given}, which is more than ten years away");
             Err(Problem::not_allowed("invalid_time", detail))
         }
-        (None, Some(at)) => Ok(Some(Due::At(at))),
+        (None, Some((at, _))) => Ok(Some(Due::At(at))),
         (None, None) => Ok(None),
     }
 }
 
 fn recurs(members: &Members<'_>) -> Result<Option<Recurs>, Problem> {
-    let every = members.optional(EVERY, some_duration)?;
+    let every = members.optional(EVERY, |name, json| not_nothing(name, json, "1s"))?;
     let cron = members.optional(CRON, schedule)?;
     let zone = members.optional(TZ, schedule)?;
     let executions = members.optional(EXECUTIONS, count)?;
@@ -176,7 +181,7 @@ fn text(name: &str, json: &str) -> Result<CompactString, Problem> {
 }
 
 fn tries(name: &str, json: &str) -> Result<u32, Problem> {
-    let number = whole(name, json)?;
+    let number = any_whole(name, json, &(1..=JOB_TRIES_MAX.into()))?;
     u32::try_from(number).ok().filter(|number| (1..=JOB_TRIES_MAX).contains(number)).ok_or_else(|| {
         let detail = format!("{name} is {number}; it must be 1 to {JOB_TRIES_MAX}");
         Problem::not_allowed("invalid_tries", detail)

@@ -9,7 +9,7 @@ use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
 use super::members::{Body, Grammar, GrammarField, Members, payload_of, read_line};
-use crate::fields::{object_members, string, time, whole, wrong_type};
+use crate::fields::{any_whole, object_members, string, time, wrong_type};
 use crate::openapi::words;
 
 /// A body that appends.
@@ -123,7 +123,7 @@ fn message_id(name: &str, json: &str) -> Result<u64, Problem> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong_type(name, json, "the id of a message, such as \"42\""));
     }
-    whole(name, digits)
+    any_whole(name, digits, &(0..=u64::MAX))
 }
 
 /// Names with their texts, in the order of the sender.

@@ -12,7 +12,7 @@ use utoipa::openapi::Schema;
 
 use super::new_command::receiver;
 use super::payload::compact;
-use crate::fields::{Fields, count, duration, string, strings};
+use crate::fields::{Fields, count_told, duration, string, strings};
 use crate::openapi::words;
 
 /// The fields of a task that a campaign has too.
@@ -64,13 +64,18 @@ pub(crate) fn new_task(text: &str, engine: &Engine) -> Result<NewTask, Problem> 
     Ok(NewTask { request: request_hash(text.as_bytes()), terms, deadline })
 }
 
+/// How many devices are picked.
+pub(super) fn picked(name: &str, json: &str) -> Result<u32, Problem> {
+    count_told(name, json, COUNT_MAX)
+}
+
 /// What the fields that tasks and campaigns share ask for; who is told, and whose token it is, are
 /// not among them.
 pub(super) fn pick_terms(fields: &Fields<'_>, engine: &Engine) -> Result<NewPickTerms, Problem> {
     let payload = fields
         .json("payload")
         .ok_or_else(|| Problem::not_allowed("missing_field", "the field payload has to be there"))?;
-    let mut terms = NewPickTerms::new(compact(payload).as_bytes().into(), fields.required("count", count)?);
+    let mut terms = NewPickTerms::new(compact(payload).as_bytes().into(), fields.required("count", picked)?);
     terms.selection = selection(fields, engine)?;
     terms.devices = fields.optional("devices", devices)?;
     terms.exclude = set(exclude(fields, engine)?);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use base::Problem;
-use engine::queues::{QueueRates, QueueStats};
+use base::limits::EXACT_NUMBER_MAX;
+use engine::queues::{QueueRates, QueueStats, RATES};
 use engine::records::{QueueOrder, QueueSettings};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -11,7 +12,7 @@ use utoipa::openapi::Schema;
 
 use super::new_job::one_of;
 use super::text::{Time, of_millis};
-use crate::fields::{Fields, count, positive, some_duration, whole};
+use crate::fields::{Fields, count, positive, some_duration, whole, whole_within};
 use crate::openapi::words;
 use crate::row::{Cells, Row};
 
@@ -107,8 +108,8 @@ pub(crate) fn queue_settings_schema() -> Schema {
         ("order?", words::queue_order()),
         ("concurrency?", words::whole(1, u64::from(u32::MAX))),
         ("rate?", words::positive()),
-        ("jobs_max?", words::whole(1, u64::MAX)),
-        ("dead_max?", words::whole(0, u64::MAX)),
+        ("jobs_max?", words::whole(1, EXACT_NUMBER_MAX)),
+        ("dead_max?", words::whole(0, EXACT_NUMBER_MAX)),
         ("dead_max_age?", words::duration()),
     ])
 }
@@ -120,7 +121,7 @@ pub(crate) fn queue_settings(body: &str) -> Result<QueueSettings, Problem> {
     Ok(QueueSettings {
         order: fields.optional("order", order)?.unwrap_or_default(),
         concurrency: fields.optional("concurrency", count)?,
-        rate: fields.optional("rate", positive)?,
+        rate: fields.optional("rate", |name, json| positive(name, json, &RATES))?,
         jobs_max: fields.optional("jobs_max", at_least_1)?,
         dead_max: fields.optional("dead_max", whole)?,
         dead_max_age_ms: fields.optional("dead_max_age", some_duration)?.map(millis),
@@ -132,10 +133,7 @@ fn order(name: &str, json: &str) -> Result<QueueOrder, Problem> {
 }
 
 fn at_least_1(name: &str, json: &str) -> Result<u64, Problem> {
-    match whole(name, json)? {
-        0 => Err(Problem::not_allowed("invalid_number", format!("{name} is 0; it must be at least 1"))),
-        number => Ok(number),
-    }
+    whole_within(name, json, &(1..=EXACT_NUMBER_MAX))
 }
 
 impl<'a> From<&'a QueueStats> for QueueShape<'a> {

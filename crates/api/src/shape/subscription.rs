@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use base::Problem;
-use base::limits::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, SEGMENTS_PER_READ_MAX, STREAM_WAIT_MAX};
+use base::limits::{
+    MESSAGES_PER_PUSH_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX, SEGMENTS_PER_READ_MAX, STREAM_WAIT_MAX,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engine::Commands;
@@ -17,7 +19,9 @@ use utoipa::openapi::Schema;
 
 use super::client::{SECRET_PREFIX, secret};
 use super::text::Time;
-use crate::fields::{Fields, boolean, duration, or_nothing, string, time, whole, wrong_type};
+use crate::fields::{
+    Fields, any_whole, boolean, duration, or_nothing, string, time, whole_within, wrong_type,
+};
 use crate::openapi::words;
 use crate::row::{Cells, Row};
 
@@ -164,7 +168,8 @@ fn new_push(json: &str, commands: &Commands) -> Result<Option<NewSubscriptionPus
     }
     let fields = Fields::read(json, &["url", "max", "secret"])?;
     let given = fields.optional("secret", secret)?;
-    let max = fields.optional("max", whole)?.unwrap_or(NewSubscriptionPush::MAX.into());
+    let max = |name: &str, json: &str| any_whole(name, json, &(1..=MESSAGES_PER_PUSH_MAX.into()));
+    let max = fields.optional("max", max)?.unwrap_or(NewSubscriptionPush::MAX.into());
     let max = u32::try_from(max).unwrap_or(u32::MAX);
     let is_made = given.is_none();
     let receiver = commands.receiver_at(fields.required("url", string)?, given)?;
@@ -229,11 +234,8 @@ pub(crate) fn subscription_read(subscription: Box<str>, text: &str) -> Result<As
     let fields = Fields::read(text, &["reader", "limit", "wait", "ttl"])?;
     let reader = fields.required("reader", string)?.into_boxed_str();
     let ttl = fields.optional("ttl", duration)?.unwrap_or(SubscriptionRead::TTL);
-    let limit = fields.optional("limit", whole)?.unwrap_or(PAGE_ITEMS_DEFAULT as u64);
-    if !(1..=PAGE_ITEMS_MAX as u64).contains(&limit) {
-        let detail = format!("limit is {limit}; it must be 1 to {PAGE_ITEMS_MAX}");
-        return Err(Problem::not_allowed("invalid_number", detail));
-    }
+    let limit = |name: &str, json: &str| whole_within(name, json, &(1..=PAGE_ITEMS_MAX as u64));
+    let limit = fields.optional("limit", limit)?.unwrap_or(PAGE_ITEMS_DEFAULT as u64);
     let wait = fields.optional("wait", duration)?.unwrap_or_default();
     if wait > STREAM_WAIT_MAX {
         let detail = format!("wait must be up to {}s", STREAM_WAIT_MAX.as_secs());

@@ -80,6 +80,18 @@ async fn a_job_that_may_not_be_is_refused() {
 }
 
 #[tokio::test]
+async fn a_value_that_is_out_of_range_is_quoted_beside_the_range_of_its_field() {
+    let server = Server::start().await;
+    let rows: &[(&str, u16, &str, &str)] = &[
+        (r#"{"payload":1,"tries":-1}"#, 422, "invalid_number", "1 to 1000000"),
+        (r#"{"payload":1,"every":"0s"}"#, 422, "invalid_duration", r#""0s"; it must be at least "1s""#),
+        (r#"{"payload":1,"every":"999ms"}"#, 422, "invalid_schedule", r#""999ms"; it must be at least "1s""#),
+        (r#"{"payload":1,"run_at":"9999-12-31T23:59:59Z"}"#, 422, "invalid_time", "\"9999-12-31T23:59:59Z\""),
+    ];
+    check_refusals(&server, &format!("POST {Q}/jobs"), rows).await;
+}
+
+#[tokio::test]
 async fn a_name_that_may_not_be_is_refused() {
     let server = Server::start().await;
     let long = "q".repeat(256);
@@ -145,7 +157,7 @@ async fn a_wrong_question_for_jobs_is_refused() {
         &[
             ("[]", 422, "not_an_object", "an array"),
             ("{", 400, "unreadable", "JSON"),
-            (r#"{"max":0}"#, 422, "invalid_number", "max"),
+            (r#"{"max":0}"#, 422, "invalid_number", "max is 0; it must be a whole number, 1 to 1000"),
             (r#"{"max":1001}"#, 422, "too_many_jobs", "1000"),
             (r#"{"max":"1"}"#, 422, "wrong_type", "max is a string"),
             (r#"{"ttr":"0s"}"#, 422, "invalid_ttr", "ttr"),
@@ -226,7 +238,7 @@ async fn a_wrong_body_about_many_jobs_is_refused() {
         &format!("POST {Q}/dead/respawn"),
         &[
             (r#"{"ids":[],"limit":1}"#, 422, "conflicting_fields", "limit"),
-            (r#"{"limit":0}"#, 422, "invalid_number", "limit"),
+            (r#"{"limit":0}"#, 422, "invalid_number", "limit is 0; it must be a whole number, 1 to 1000"),
             (r#"{"limit":1001}"#, 422, "too_many_jobs", "1000"),
             (r#"{"ids":[7]}"#, 422, "wrong_type", "item 1"),
             (&ids, 422, "too_many_jobs", "1001"),
@@ -245,12 +257,14 @@ async fn wrong_settings_are_refused() {
             ("", 400, "unreadable", "JSON"),
             (r#"{"order":"random"}"#, 422, "unknown_word", "fifo, lifo"),
             (r#"{"concurrency":0}"#, 422, "invalid_number", "concurrency"),
-            (r#"{"rate":0}"#, 422, "invalid_number", "above 0"),
-            (r#"{"rate":-1.5}"#, 422, "invalid_number", "above 0"),
-            (r#"{"rate":1e999}"#, 422, "invalid_number", "above 0"),
+            (r#"{"rate":0}"#, 422, "invalid_number", "0.001 to 1000000"),
+            (r#"{"rate":-1.5}"#, 422, "invalid_number", "0.001 to 1000000"),
+            (r#"{"rate":1e999}"#, 422, "invalid_number", "0.001 to 1000000"),
             (r#"{"rate":"1/s"}"#, 422, "wrong_type", "rate is a string"),
-            (r#"{"jobs_max":0}"#, 422, "invalid_number", "jobs_max"),
-            (r#"{"dead_max":-1}"#, 422, "invalid_number", "dead_max"),
+            (r#"{"jobs_max":0}"#, 422, "invalid_number", "1 to 9007199254740992"),
+            (r#"{"jobs_max":9007199254740993}"#, 422, "invalid_number", "1 to 9007199254740992"),
+            (r#"{"dead_max":-1}"#, 422, "invalid_number", "0 to 9007199254740992"),
+            (r#"{"dead_max":18446744073709551615}"#, 422, "invalid_number", "0 to 9007199254740992"),
             (r#"{"dead_max_age":"0s"}"#, 422, "invalid_duration", "dead_max_age"),
             (r#"{"paused":true}"#, 422, "unknown_field", "paused"),
         ],

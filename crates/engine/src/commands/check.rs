@@ -54,8 +54,8 @@ impl NewCommand {
         {
             check_span(name, span)?;
         }
-        if let Some(at) = self.not_before.filter(|at| *at > wall.after(DURATION_MAX)) {
-            let detail = format!("not_before is {at}, which is more than ten years away");
+        if self.not_before.is_some_and(|at| at > wall.after(DURATION_MAX)) {
+            let detail = "not_before is more than ten years away";
             return Err(Problem::not_allowed("invalid_time", detail));
         }
         check_number("max_attempts", self.attempts_max.map(i64::from), 1, COMMAND_ATTEMPTS_MAX.into())?;

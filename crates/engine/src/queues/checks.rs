@@ -18,7 +18,7 @@ use crate::calendar;
 /// Shortest interval of a recurring job.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Rates that a queue may be held to, in jobs per second.
-const RATES: std::ops::RangeInclusive<f64> = 0.001..=1_000_000.0;
+pub const RATES: std::ops::RangeInclusive<f64> = 0.001..=1_000_000.0;
 /// Shortest reservation.
 const TTR_MIN: Duration = Duration::from_millis(1);
 
@@ -64,8 +64,9 @@ fn rule(place: usize, recurs: &Recurs) -> Result<(Rule, Option<u32>), Problem> {
         Recurs::Every { interval, executions } if *interval >= INTERVAL_MIN => {
             (Rule::Every(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)), *executions)
         }
-        Recurs::Every { .. } => {
-            let detail = format!("every of job {place} must be at least 1s");
+        Recurs::Every { interval, .. } => {
+            let interval = base::duration::format(*interval);
+            let detail = format!("every of job {place} is {interval:?}; it must be at least \"1s\"");
             return Err(Problem::not_allowed("invalid_schedule", detail));
         }
         Recurs::Cron { expression, zone, executions } => {
