@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use access::Caller;
 use axum::extract::{FromRequestParts, Query};
+use axum::http::Uri;
 use axum::http::request::Parts;
 use base::limits::{DEVICE_ID_CHARS_MAX, LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, PAGE_ITEMS_MAX};
 use base::{ClientId, DeviceId, Problem, Timestamp, hash};
@@ -63,6 +64,21 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
         let rights = parts.extensions.get().cloned();
         Ok(Self { given, fingerprint, form, tail: false, gzip, whose, rights, known: Vec::new() })
     }
+}
+
+/// That a call which takes no parameters is given none.
+///
+/// # Errors
+/// `unknown_parameter`.
+pub(crate) fn none(uri: &Uri) -> Result<(), Problem> {
+    let Some(query) = uri.query().filter(|query| !query.is_empty()) else { return Ok(()) };
+    let name = match Query::<Vec<(String, String)>>::try_from_uri(uri) {
+        Ok(Query(given)) => given.into_iter().next().map(|(name, _)| name),
+        Err(_) => Some(query.to_owned()),
+    };
+    let Some(name) = name else { return Ok(()) };
+    let detail = format!("there is no parameter {} here; this call takes none", quoted(&name));
+    Err(Problem::not_allowed("unknown_parameter", detail))
 }
 
 fn fingerprint(path: &str, given: &[(String, String)]) -> u64 {

@@ -33,6 +33,7 @@ mod overview;
 mod polling;
 mod portals;
 pub(crate) mod quarantine;
+mod query_check;
 mod queue_control;
 mod queues;
 mod relays;
@@ -51,8 +52,10 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, on};
 
+use self::query_check::QueryCheck;
 use crate::ApiState;
 use crate::middleware::only_with_a_store;
+use crate::openapi::refusals::OF_A_QUERY;
 use crate::openapi::{Call, Documented, calls_of_reports};
 
 /// Routes with their description.
@@ -70,7 +73,10 @@ macro_rules! methods {
             H: Handler<T, ApiState>,
             T: 'static,
         {
-            self.router = self.router.route(path, on(MethodFilter::$method, handler));
+            let handler = QueryCheck::of(handler, &Method::$method, &call);
+            let call = if handler.takes_query() { call } else { call.refuses(OF_A_QUERY) };
+            let route = on::<QueryCheck<H>, T, ApiState>(MethodFilter::$method, handler);
+            self.router = self.router.route(path, route);
             self.calls.push(Documented { method: Method::$method, path, call });
             self
         }

@@ -59,6 +59,11 @@ impl Call {
         self.refuses(refusals::OF_PARAMETERS)
     }
 
+    /// Whether it has query parameters.
+    pub(crate) fn takes_query(&self) -> bool {
+        self.parameters.iter().any(|parameter| parameter.parameter_in == ParameterIn::Query)
+    }
+
     /// A query parameter that has to be there.
     pub(crate) fn required_query(mut self, name: &str, schema: Schema) -> Self {
         self = self.query(name, schema);

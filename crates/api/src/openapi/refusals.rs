@@ -25,6 +25,8 @@ pub(crate) const OF_A_READ: &[Coded] = &[(503, "busy")];
 /// A call with query parameters.
 pub(crate) const OF_PARAMETERS: &[Coded] =
     &[(400, "unreadable"), (422, "invalid_parameter"), (422, "unknown_parameter")];
+/// A call that changes something and has no query parameters.
+pub(crate) const OF_A_QUERY: &[Coded] = &[(422, "unknown_parameter")];
 /// A list.
 pub(crate) const OF_A_LIST: &[Coded] = &[(400, "invalid_cursor"), (503, "busy")];
 /// A call with a JSON body.

@@ -84,6 +84,30 @@ async fn a_path_that_is_no_text_is_refused_with_a_problem() {
 }
 
 #[tokio::test]
+async fn a_call_that_takes_no_parameters_refuses_them() {
+    let server = Server::start().await;
+    let document = server.get("/openapi.json").await;
+    let mut calls = 0;
+    for (path, methods) in paths(&document).filter(|(path, _)| !OF_OTHER_CRATES.contains(path)) {
+        for method in methods.iter().filter(|method| *method != "GET") {
+            let call = &document["paths"][path][method.to_ascii_lowercase()];
+            let mut parameters = call["parameters"].as_array().into_iter().flatten();
+            if parameters.any(|parameter| parameter["in"] == "query") {
+                continue;
+            }
+            let asked = format!("{method} {}?limit=1", filled(path));
+            let problem = server.check(&asked, "", 422, "unknown_parameter").await;
+            assert!(
+                problem["detail"].as_str().is_some_and(|detail| detail.contains("\"limit\"")),
+                "{problem}"
+            );
+            calls += 1;
+        }
+    }
+    assert!(calls >= 60, "{calls}");
+}
+
+#[tokio::test]
 async fn an_object_with_a_version_has_its_tag_in_the_document() {
     let server = Server::start().await;
     let document = server.get("/openapi.json").await;

@@ -1,0 +1,51 @@
+//! Queries of calls that take none: they are refused, so that a filter is never taken for "all of
+//! them" by a call that changes or deletes something.
+
+use std::future::{Ready, ready};
+
+use axum::extract::Request;
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::response::{IntoResponse, Response};
+use futures_util::future::Either;
+use net::problem::Refused;
+
+use crate::ApiState;
+use crate::openapi::Call;
+use crate::params;
+
+/// A handler, asked only where the query may be there.
+#[derive(Clone)]
+pub(super) struct QueryCheck<H> {
+    handler: H,
+    takes_query: bool,
+}
+
+impl<H> QueryCheck<H> {
+    /// The handler of a call: one that reads says itself what it knows, as does one that is
+    /// described with parameters.
+    pub(super) fn of(handler: H, method: &Method, call: &Call) -> Self {
+        Self { handler, takes_query: *method == Method::GET || call.takes_query() }
+    }
+
+    /// Whether a query is left to the handler.
+    pub(super) fn takes_query(&self) -> bool {
+        self.takes_query
+    }
+}
+
+impl<H, T> Handler<T, ApiState> for QueryCheck<H>
+where
+    H: Handler<T, ApiState>,
+    T: 'static,
+{
+    type Future = Either<H::Future, Ready<Response>>;
+
+    fn call(self, request: Request, api: ApiState) -> Self::Future {
+        let checked = if self.takes_query { Ok(()) } else { params::none(request.uri()) };
+        match checked {
+            Ok(()) => Either::Left(self.handler.call(request, api)),
+            Err(problem) => Either::Right(ready(Refused(problem).into_response())),
+        }
+    }
+}
