@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use net::http::WebAccess;
 use net::listen::{PooledConnection, Protocol};
 use net::memory_budget::MemoryBudget;
 use net::metrics::Counted;
@@ -89,6 +90,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 pub struct Grpc {
     engine: Engine,
     access: Arc<Access>,
+    web: Arc<WebAccess>,
     jobs: JobsServer<Jobs>,
     reports: ReportsServer<Reports>,
     commands: CommandsServer<CommandsService>,
@@ -118,11 +120,12 @@ struct Connection {
 base::debug_as_name!(Grpc);
 
 impl Grpc {
-    /// The services of `engine` for whom `access` lets in, until `stop` is true or its sender is
-    /// gone.
+    /// The services of `engine` for whom `access` and `web` let in, until `stop` is true or its
+    /// sender is gone.
     pub fn new(
         engine: &Engine,
         access: Arc<Access>,
+        web: WebAccess,
         memory: &MemoryBudget,
         read_report: ReadReport,
         stop: watch::Receiver<bool>,
@@ -139,6 +142,7 @@ impl Grpc {
         Self {
             engine: engine.clone(),
             access,
+            web: Arc::new(web),
             jobs: JobsServer::new(jobs).max_decoding_message_size(MESSAGE_BYTES_MAX),
             reports: ReportsServer::new(reports).max_decoding_message_size(MESSAGE_BYTES_MAX),
             commands: CommandsServer::new(commands).max_decoding_message_size(MESSAGE_BYTES_MAX),
@@ -178,6 +182,9 @@ impl Grpc {
                 .refused(Status::unimplemented("there is no such method"));
         };
         let mut call = Call::begins(method, connection.peer, &self.metrics);
+        if let Some(foreign) = self.web.refusal_of_call(request.uri(), request.headers()) {
+            return call.refused(status(&foreign));
+        }
         let (mut parts, body) = request.into_parts();
         if !is_grpc(&parts.headers) {
             return call.refused(Status::invalid_argument("the content type is not application/grpc"));

@@ -26,13 +26,15 @@ pub(super) async fn open(
     addresses.grpc = Some(bound.local_addr().map_err(because("grpc.listen"))?);
     let mut arrivals = Listener::new(bound, "grpc", edge.shares.grpc);
     arrivals = arrivals.with_open_files(edge.shares.files.clone());
+    let mut web = edge.web.clone();
     if let Some(source) = edge.tls {
         arrivals = arrivals.with_tls(Arc::clone(source), Some(HTTP_2));
+        web = web.over_tls();
     }
     let of_reports = edge.engine.clone();
     let read_report = Arc::new(move |line: &[u8]| decode::object(line, None, Rules::of(&of_reports)));
-    let grpc =
-        Grpc::new(edge.engine, Arc::clone(edge.access), &edge.memory, read_report, edge.stop.subscribe());
+    let stop = edge.stop.subscribe();
+    let grpc = Grpc::new(edge.engine, Arc::clone(edge.access), web, &edge.memory, read_report, stop);
     {
         let mut metrics = edge.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         arrivals.register_metrics(&mut metrics);

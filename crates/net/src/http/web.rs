@@ -15,7 +15,7 @@ use axum::http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, ALLOW, ETAG, HOST, LOCATION, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::Response;
 use base::{LogLimit, Problem, address};
 use prometheus_client::metrics::counter::Counter;
@@ -108,7 +108,8 @@ impl WebAccess {
     }
 
     /// On a listener that speaks TLS: a page that came without is somebody else's.
-    pub(super) fn over_tls(self) -> Self {
+    #[must_use]
+    pub fn over_tls(self) -> Self {
         Self { own_scheme: b"https://", ..self }
     }
 
@@ -128,6 +129,14 @@ impl WebAccess {
             tracing::info!(way = "http", code, peer, detail = why, left_out, "refused a caller");
         }
         Some(problem::response(&Problem::new(403, "foreign_origin", why)))
+    }
+
+    /// The refusal of a call over HTTP/2 that a foreign page may have made: its `:authority` is its
+    /// `Host`. Whoever asks tells the log.
+    pub fn refusal_of_call(&self, target: &Uri, headers: &HeaderMap) -> Option<Problem> {
+        let why = self.foreign(target.authority(), headers)?;
+        self.refused.inc();
+        Some(Problem::new(403, "foreign_origin", why))
     }
 
     /// What answers CORS, for a request that it is to be asked about.
@@ -151,7 +160,9 @@ impl WebAccess {
                 return Some(format!("Host {:?} is no name of this server; {right}", shown(&named)));
             }
         }
-        let is_own = |origin: &HeaderValue| self.is_own_page(origin, host) || self.origins.contains(origin);
+        let named = host.map(HeaderValue::as_bytes);
+        let named = named.or_else(|| in_target.map(|target| target.as_str().as_bytes()));
+        let is_own = |origin: &HeaderValue| self.is_own_page(origin, named) || self.origins.contains(origin);
         let foreign = headers.get_all(ORIGIN).iter().find(|origin| !is_own(origin))?;
         let origin = String::from_utf8_lossy(foreign.as_bytes());
         let right = "with [[auth.tokens]], list its origin in http.origins";
@@ -160,9 +171,9 @@ impl WebAccess {
     }
 
     /// Whether a page is at the very place that the request was sent to.
-    fn is_own_page(&self, origin: &HeaderValue, host: Option<&HeaderValue>) -> bool {
+    fn is_own_page(&self, origin: &HeaderValue, host: Option<&[u8]>) -> bool {
         let place = origin.as_bytes().strip_prefix(self.own_scheme);
-        place.zip(host).is_some_and(|(place, host)| place.eq_ignore_ascii_case(host.as_bytes()))
+        place.zip(host).is_some_and(|(place, host)| place.eq_ignore_ascii_case(host))
     }
 }
 
@@ -240,6 +251,25 @@ mod tests {
         let access = access.over_tls();
         assert_eq!(refused(&access, "depot.example", "https://depot.example"), None);
         assert_eq!(refused(&access, "depot.example", "http://depot.example"), Some(403));
+    }
+
+    #[test]
+    fn over_http_2_the_authority_is_the_host() {
+        let access = WebAccess::open(&[]);
+        for (target, origin, expect) in [
+            ("http://127.0.0.1:8081/x", "", None),
+            ("http://evil.example:8081/x", "", Some(403)),
+            ("http://localhost:8081/x", "http://localhost:8081", None),
+            ("http://localhost:8081/x", "http://evil.example", Some(403)),
+        ] {
+            let mut headers = HeaderMap::new();
+            if !origin.is_empty() {
+                headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            }
+            let refused = access.refusal_of_call(&Uri::from_static(target), &headers);
+            assert_eq!(refused.map(|problem| problem.status), expect, "{target}, Origin {origin}");
+        }
+        assert_eq!(access.refused.get(), 2);
     }
 
     #[test]

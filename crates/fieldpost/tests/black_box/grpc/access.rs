@@ -274,6 +274,21 @@ async fn a_stream_works_only_where_its_token_reaches() {
 }
 
 #[tokio::test]
+async fn without_tokens_a_call_that_a_foreign_page_may_have_made_is_refused() {
+    let rig = Rig::start().await;
+    let foreign = (Code::PermissionDenied, "foreign_origin".to_owned());
+    let endpoint = Endpoint::from_shared(format!("http://{}", rig.address())).expect("an address");
+    let named = endpoint.origin("http://evil.example:8081".parse().expect("an origin"));
+    let mut jobs = JobsClient::new(named.connect().await.expect("it listens"));
+    assert_eq!(refused(jobs.publish(publish(vec![numbered(1)])).await), foreign);
+    let mut jobs = JobsClient::new(rig.channel().await);
+    let mut request = Request::new(publish(vec![numbered(1)]));
+    request.metadata_mut().insert("origin", "http://evil.example".parse().expect("printable"));
+    assert_eq!(refused(jobs.publish(request).await), foreign);
+    assert_eq!(rig.figure(QUEUE, "ready").await, 0);
+}
+
+#[tokio::test]
 async fn what_is_no_method_and_what_is_no_grpc_is_told_so() {
     let rig = Rig::start().await;
     let mut inner = tonic::client::Grpc::new(rig.channel().await);
