@@ -21,7 +21,7 @@ use crate::changes::{self, ChangedObject};
 use crate::metrics::Metrics;
 use crate::page_answer::{PageMemory, SendingPage};
 use crate::receiving::Sends;
-use crate::status::{CODE, status};
+use crate::status::{CODE, coded, status};
 use crate::watches::Watching;
 
 /// The header or trailer that says how a call ended.
@@ -200,7 +200,9 @@ impl Call {
     }
 
     /// The call lasts until its answer has left, or is given up.
-    pub(crate) fn answered(mut self, mut response: Response<Answer>) -> Response<Answering> {
+    pub(crate) fn answered(mut self, response: Response<Answer>) -> Response<Answering> {
+        let coded = Status::from_header_map(response.headers()).as_ref().and_then(coded);
+        let mut response = coded.map_or(response, |refused| refused.into_http());
         // An answer that begins well comes from whoever has done it, and is no refusal.
         if self.method.is_change() && !response.headers().contains_key(STATUS) {
             let object = response.extensions_mut().remove::<ChangedObject>();

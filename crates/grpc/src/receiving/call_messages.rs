@@ -19,6 +19,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::{Guarded, Sends};
 use crate::items::{HasItems, ItemDecoder};
+use crate::status::coded;
 
 /// The body of a call that sends many messages, as an extension of its request.
 pub(super) struct CallBody<B>(Arc<Mutex<Guarded<B>>>);
@@ -150,6 +151,7 @@ where
             }
             _ => {}
         }
-        Poll::Ready(message)
+        let with_code = |refused: Status| coded(&refused).unwrap_or(refused);
+        Poll::Ready(message.map(|message| message.map_err(with_code)))
     }
 }

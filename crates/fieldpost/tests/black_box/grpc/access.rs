@@ -13,8 +13,8 @@ use grpc::proto::streams_client::StreamsClient;
 use grpc::proto::work_request::Open;
 use grpc::proto::{
     AppendRequest, CancelCommandRequest, CreateRolloutRequest, GetRequest, ListRolloutsRequest, NewCommand,
-    NewRollout, NewStreamMessage, ReadRequest, Report, RetryCommandRequest, SendCommandRequest, SendRequest,
-    WorkRequest, get_request, new_stream_message,
+    NewRollout, NewStreamMessage, PublishResponse, ReadRequest, Report, RetryCommandRequest,
+    SendCommandRequest, SendRequest, SendResponse, WorkRequest, get_request, new_stream_message,
 };
 use rustls::pki_types::ServerName;
 use simulator::server::{Server, Site};
@@ -297,6 +297,28 @@ async fn what_is_no_method_and_what_is_no_grpc_is_told_so() {
     let path = "/fieldpost.v1.Jobs/Nothing".parse().expect("a path");
     let answer = inner.unary(Request::new(SendRequest::default()), path, codec).await;
     assert_eq!(answer.expect_err("there is none").code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn what_is_no_message_of_a_call_is_refused_with_a_code() {
+    let rig = Rig::start().await;
+    let unreadable = (Code::InvalidArgument, "unreadable".to_owned());
+    // Its first field is a number, where these calls have something else.
+    let other = prost_types::Duration { seconds: 1, nanos: 0 };
+    let mut inner = tonic::client::Grpc::new(rig.channel().await);
+    inner.ready().await.expect("connected");
+    let codec = tonic_prost::ProstCodec::<prost_types::Duration, PublishResponse>::default();
+    let path = "/fieldpost.v1.Jobs/Publish".parse().expect("a path");
+    assert_eq!(refused(inner.unary(Request::new(other), path, codec).await), unreadable);
+    inner.ready().await.expect("connected");
+    let codec = tonic_prost::ProstCodec::<prost_types::Duration, SendResponse>::default();
+    let path = "/fieldpost.v1.Reports/Send".parse().expect("a path");
+    let answer = inner.streaming(Request::new(futures_util::stream::iter([other])), path, codec).await;
+    let heard = match answer {
+        Ok(answer) => answer.into_inner().message().await,
+        Err(refused) => Err(refused),
+    };
+    assert_eq!(refused(heard), unreadable);
 }
 
 #[tokio::test]
