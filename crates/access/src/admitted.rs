@@ -148,9 +148,8 @@ impl Admitted {
         metrics.count_request(caller.name(), "forbidden");
         let takes = match action {
             RequestedAction::Reports => "admin or report",
-            RequestedAction::Look { .. } | RequestedAction::Work { .. } => {
-                "admin, or jobs:NAMESPACE of this namespace"
-            }
+            RequestedAction::Look { .. } => "admin, read, operate, or jobs:NAMESPACE of this namespace",
+            RequestedAction::Work { .. } => "admin, or jobs:NAMESPACE of this namespace",
             RequestedAction::Coordinate { .. } => "admin, or coordinate:NAMESPACE of this namespace",
             RequestedAction::Control { .. } => {
                 "admin, or jobs:NAMESPACE or coordinate:NAMESPACE of this namespace"

@@ -143,12 +143,12 @@ async fn judge(
         // No path parameters is no error here: not every route has some.
         let path = RawPathParams::from_request_parts(&mut parts, &()).await.ok();
         let about = About::of(&parts.uri, path.as_ref());
-        let may = may(api, caller, needs, parts.method.is_safe(), &about).await;
+        let is_safe = parts.method.is_safe();
+        let may = may(api, caller, needs, is_safe, &about).await;
         if !may.map_err(|problem| Refused(problem).into_response())? {
             holder.is_forbidden();
-            return Err(named(caller, forbidden(caller, needs)));
+            return Err(named(caller, forbidden(caller, needs.told(is_safe))));
         }
-        let is_safe = parts.method.is_safe();
         if is_safe && !scopes_suffice(caller.scopes(), needs, is_safe, &about) {
             // It is the client's own now, and may be so no longer later.
             parts.extensions.insert(StandingRights::of_token(caller, needs, about));
@@ -180,7 +180,7 @@ async fn judge_portal(
                 .map_err(|problem| Refused(problem).into_response())?;
         if !may {
             api.shared.portals.judged("forbidden");
-            return Err(named(caller, forbidden(caller, Needs::Admin(Ownership::Never))));
+            return Err(named(caller, forbidden(caller, Needs::Admin(Ownership::Never).told(false))));
         }
         if parts.method.is_safe() {
             let rights = StandingRights::of_portal(caller, digest, route.as_str(), about);
@@ -291,9 +291,9 @@ pub(super) async fn may(
     Ok(false)
 }
 
-fn forbidden(caller: &Caller, needs: Needs) -> Response {
+fn forbidden(caller: &Caller, takes: &str) -> Response {
     let challenge = HeaderValue::from_static("Bearer realm=\"fieldpost\", error=\"insufficient_scope\"");
-    with_header(caller.may_not(needs.told()), WWW_AUTHENTICATE, challenge)
+    with_header(caller.may_not(takes), WWW_AUTHENTICATE, challenge)
 }
 
 fn limited(holder: Holder<'_>, reached: &LimitReached) -> Response {

@@ -253,8 +253,8 @@ pub(super) fn is_public(method: &Method, route: &str) -> bool {
 }
 
 impl Needs {
-    /// What would be enough, for people.
-    pub(super) fn told(self) -> &'static str {
+    /// What would be enough, for people; less is where nothing is changed.
+    pub(super) fn told(self, is_safe: bool) -> &'static str {
         match self {
             Nothing => "nothing",
             AnyToken => "any",
@@ -263,9 +263,13 @@ impl Needs {
             Picks => "admin or tasks, or read or operate to look",
             OperatePicks => "admin, tasks or operate",
             Needs::Fleet => "admin, read, commands, tasks or operate",
+            Needs::Jobs if is_safe => "admin, read, operate, or jobs:NAMESPACE of this namespace",
             Needs::Jobs => "admin, or jobs:NAMESPACE of this namespace",
             Needs::Coordinate => "admin, or coordinate:NAMESPACE of this namespace",
             Needs::CoordinationList => "admin, or coordinate:NAMESPACE with namespace=NAMESPACE in the query",
+            Needs::Control if is_safe => {
+                "admin, read, operate, or jobs:NAMESPACE or coordinate:NAMESPACE of this namespace"
+            }
             Needs::Control => "admin, or jobs:NAMESPACE or coordinate:NAMESPACE of this namespace",
             Needs::OperateJobs => "admin, operate, or jobs:NAMESPACE of this namespace",
             Operations => {
