@@ -40,23 +40,59 @@ impl Timestamp {
     }
 
     /// Reads an RFC 3339 time with any offset; finer digits than milliseconds are cut off. What is
-    /// read can be written: the year 0 is the beginning of the year 1.
+    /// read can be written.
+    ///
+    /// # Errors
+    /// When the text is not an RFC 3339 time with an offset, or one before the year 1.
+    pub fn parse(text: &str) -> Result<Self, NotATime> {
+        Self::read(text).ok().filter(|moment| moment.0 >= Self::WRITABLE_MIN).ok_or(NotATime)
+    }
+
+    /// The same from a device, whose clock may never have been set: a time of the year 0 is the
+    /// beginning of the year 1.
     ///
     /// # Errors
     /// When the text is not an RFC 3339 time with an offset.
-    pub fn parse(text: &str) -> Result<Self, NotATime> {
+    pub fn parse_of_device(text: &str) -> Result<Self, NotATime> {
+        Self::read(text).map(|moment| moment.max(Self(Self::WRITABLE_MIN)))
+    }
+
+    fn read(text: &str) -> Result<Self, NotATime> {
         static PARSER: DateTimeParser = DateTimeParser::new();
-        if text.starts_with(['+', '-']) {
-            // A year of six digits: beyond RFC 3339, and what is before our era could not be told
-            // again.
+        if !has_form(text) {
             return Err(NotATime);
         }
         match PARSER.parse_timestamp(text) {
-            Ok(moment) => Ok(Self(moment.as_millisecond().max(Self::WRITABLE_MIN))),
+            Ok(moment) => Ok(Self(moment.as_millisecond())),
             // The last hours of the year 9999 are beyond what is computed with, and mean "no end".
             Err(_) if is_in_last_year(text) => Ok(Self(Self::WRITABLE_MAX)),
             Err(_) => Err(NotATime),
         }
+    }
+}
+
+/// Whether the text has the form of RFC 3339, with a space for the `T` if the writer likes that
+/// better. The parser takes more: times without seconds, years of six digits, offsets of a day.
+fn has_form(text: &str) -> bool {
+    const CIVIL: &str = "0000-00-00T00:00:00";
+    let Some((civil, rest)) = text.split_at_checked(CIVIL.len()) else { return false };
+    let fits = |(form, byte): (u8, u8)| match form {
+        b'0' => byte.is_ascii_digit(),
+        b'T' => matches!(byte, b'T' | b't' | b' '),
+        other => byte == other,
+    };
+    let is_digit = |digit: char| digit.is_ascii_digit();
+    let offset = rest.strip_prefix('.').map_or(rest, |fraction| fraction.trim_start_matches(is_digit));
+    CIVIL.bytes().zip(civil.bytes()).all(fits) && is_offset(offset.as_bytes())
+}
+
+fn is_offset(text: &[u8]) -> bool {
+    match text {
+        b"Z" | b"z" => true,
+        [b'+' | b'-', tens, ones, b':', b'0'..=b'5', b'0'..=b'9'] => {
+            tens.is_ascii_digit() && ones.is_ascii_digit() && (*tens, *ones) < (b'2', b'4')
+        }
+        _ => false,
     }
 }
 
@@ -119,7 +155,7 @@ mod tests {
             ("2026-11-21t01:02:03.1239z", "2026-11-21T01:02:03.123Z"),
             ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"),
             ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
-            ("0000-06-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
+            ("2026-11-21 01:02:03.5-00:30", "2026-11-21T01:32:03.500Z"),
             ("9999-12-31T23:59:59Z", "9999-12-30T21:59:59.999Z"),
         ] {
             let moment = Timestamp::parse(input).unwrap_or_else(|e| panic!("{input}: {e}"));
@@ -135,8 +171,39 @@ mod tests {
     }
 
     #[test]
+    fn what_is_like_rfc_3339_is_not_a_time() {
+        for input in [
+            "2026-11-29T12:00Z",
+            "2026-11-29T12Z",
+            "20261129T120000Z",
+            "2026-11-29T12:00:00,5Z",
+            "2026-11-29T12:00:00.Z",
+            "2026-11-29T12:00:00+24:00",
+            "2026-11-29T12:00:00+23:60",
+            "2026-11-29T12:00:00+0100",
+            "2026-11-29T12:00:00+01",
+            "2026-11-29T12:00:00+01:00:00",
+            "2026-11-29T12:00:00Z[UTC]",
+            "2026-11-29_12:00:00Z",
+            "9999-12-31T23:59Z",
+        ] {
+            assert_eq!(Timestamp::parse(input), Err(NotATime), "{input}");
+            assert_eq!(Timestamp::parse_of_device(input), Err(NotATime), "{input}");
+        }
+    }
+
+    #[test]
+    fn before_the_year_1_there_are_only_clocks_that_were_never_set() {
+        for input in ["0000-01-01T00:00:00Z", "0000-06-01T00:00:00Z", "0001-01-01T00:00:00+23:59"] {
+            assert_eq!(Timestamp::parse(input), Err(NotATime), "{input}");
+            let moment = Timestamp::parse_of_device(input).expect("RFC 3339");
+            assert_eq!(moment.to_string(), "0001-01-01T00:00:00.000Z", "{input}");
+        }
+    }
+
+    #[test]
     fn what_is_read_is_what_is_told() {
-        for input in ["0000-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59.999Z"] {
+        for input in ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"] {
             let moment = Timestamp::parse(input).expect("RFC 3339");
             assert_eq!(Timestamp::parse(&moment.to_string()), Ok(moment), "{input}");
         }

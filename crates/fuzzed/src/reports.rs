@@ -179,7 +179,7 @@ fn check_said(report: &Report, data: Option<&Json>, ts: Option<&Json>) {
     match &report.content {
         ReportContent::Value { value, ts: known } => {
             assert_eq!(data.and_then(canonical_of), Some(value.to_json()), "{report:?}");
-            let written = ts.filter(|ts| !ts.is_null()).map(|ts| ts.as_str().map(Timestamp::parse));
+            let written = ts.filter(|ts| !ts.is_null()).map(|ts| ts.as_str().map(Timestamp::parse_of_device));
             assert_eq!(known.map(|ts| Some(Ok(ts))), written, "{report:?}");
             assert!(known.is_none_or(|ts| ts.since(BEGIN).as_millis() <= REPORT_TS_AHEAD_MS_MAX as u128));
         }

@@ -92,6 +92,19 @@ async fn a_value_that_is_out_of_range_is_quoted_beside_the_range_of_its_field() 
 }
 
 #[tokio::test]
+async fn a_time_that_is_not_rfc_3339_is_refused() {
+    let server = Server::start().await;
+    for time in ["2026-11-29T12:00Z", "2026-11-29T12:00:00+24:00", "0000-01-01T00:00:00Z"] {
+        let body = format!(r#"{{"payload":1,"run_at":"{time}"}}"#);
+        let row = (body.as_str(), 422, "invalid_time", "RFC 3339 time such as");
+        check_refusals(&server, &format!("POST {Q}/jobs"), &[row]).await;
+        server
+            .check(&format!("GET /v1/events?from={}", time.replace('+', "%2B")), "", 422, "invalid_parameter")
+            .await;
+    }
+}
+
+#[tokio::test]
 async fn a_name_that_may_not_be_is_refused() {
     let server = Server::start().await;
     let long = "q".repeat(256);

@@ -123,7 +123,7 @@ fn device_id(field: &str, raw: &RawValue, rules: Rules) -> Result<DeviceId, Prob
 }
 
 fn device_time(raw: &RawValue, wall: Timestamp) -> Result<Timestamp, Problem> {
-    let parsed = string_of(raw).and_then(|text| Timestamp::parse(&text).ok());
+    let parsed = string_of(raw).and_then(|text| Timestamp::parse_of_device(&text).ok());
     let ts = parsed.ok_or_else(|| {
         let detail =
             format!("ts must be an RFC 3339 time such as \"2026-11-21T01:02:03.456Z\", not {}", shown(raw));
