@@ -7,13 +7,17 @@ use std::path::Path;
 use crate::certificate;
 use crate::config::Settings;
 
-/// Writes every mistake on a line of its own, or that there is none; whether the file is right.
+/// Writes every mistake on a line of its own, or that there is none, behind what has no effect.
+/// Whether the file is right.
 ///
 /// # Errors
 /// When `out` cannot be written.
 pub(crate) fn run(file: &Path, out: &mut impl Write) -> io::Result<bool> {
     match Settings::load(Some(file), [], None, certificate::faults) {
-        Ok(_) => writeln!(out, "{}: ok", file.display()).map(|()| true),
+        Ok(settings) => {
+            settings.warnings.iter().try_for_each(|warning| writeln!(out, "warning: {warning}"))?;
+            writeln!(out, "{}: ok", file.display()).map(|()| true)
+        }
         Err(errors) => writeln!(out, "{errors}").map(|()| false),
     }
 }
@@ -37,6 +41,10 @@ mod tests {
     #[test]
     fn a_right_file_is_ok() {
         check("[http]\nlisten = \"127.0.0.1:0\"\n", true, "FILE: ok\n");
+        let warning = "warning: FILE:2:1: http.origins: has no effect without [[auth.tokens]]; \
+                       list tokens, or leave it out: only the server's own pages may call it\n";
+        let file = "[http]\norigins = [\"https://console.example\"]\n";
+        check(file, true, &format!("{warning}FILE: ok\n"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod campaigns;
 mod commands;
 mod coordination;
 mod entry;
+mod http;
 mod in_force;
 mod kinds;
 mod layers;
@@ -37,23 +38,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::HeaderValue;
 use base::DeviceIdAlphabet;
-use engine::followers::live::LIVE_MAX;
 use engine::notices::NoticeSettings;
 use engine::{CampaignSettings, CommandSettings, OperationSettings};
 use gateway::amqp::{AmqpUrl, QueueName};
 use gateway::decode::kinds::KindForms;
 
 pub(crate) use auth::Auth;
+pub(crate) use http::Http;
 pub(crate) use in_force::InForce;
 pub(crate) use mistake::ConfigErrors;
 pub(crate) use relay::RelaySettings;
 pub(crate) use storages::{StorageEntry, StorageEntryKind};
 
 use layers::Layers;
-use listeners::{connections_max, grpc_listen, http_listen, lmstfy_listen, mqtt_listen};
-use names::{FrameOrigin, Host, Items, LabelKey, WebOrigin};
+use listeners::{connections_max, grpc_listen, lmstfy_listen, mqtt_listen};
+use names::{Items, LabelKey};
 use notices::NoticesOfMachine;
 use reader::Reader;
 use shape::{
@@ -127,6 +127,8 @@ pub(crate) struct Settings {
     pub durability: Durability,
     /// `[store] memory`, in bytes.
     pub store_memory_bytes: usize,
+    /// What is right and has no effect, a line each.
+    pub warnings: Vec<String>,
 }
 
 /// `[tls]`
@@ -147,23 +149,6 @@ pub(crate) struct Fault {
     pub wrong: String,
     /// What would be right.
     pub right: &'static str,
-}
-
-/// `[http]`
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Http {
-    /// Where it listens; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// Connections at a time.
-    pub connections_max: usize,
-    /// Live streams at a time.
-    pub live_max: usize,
-    /// Names of this machine, beside `localhost` and its addresses.
-    pub hosts: Vec<String>,
-    /// Origins whose web pages may call with a token.
-    pub origins: Vec<HeaderValue>,
-    /// Origins whose web pages may embed the console, and so a portal.
-    pub frame_ancestors: Vec<String>,
 }
 
 /// `[grpc]`
@@ -342,20 +327,13 @@ impl Settings {
         let commands = commands::read(&mut from);
         let kinds = kinds::read(&mut from, commands.pace);
         let auth = auth::read(&mut from);
+        let (http, warnings) = http::read(&mut from, !auth.tokens.is_empty());
         let settings = Self {
             data_dir: from.read("data_dir", &Directory).value,
             campaigns: campaigns::read(&mut from, &auth.tokens),
             auth,
             tls: tls(&mut from),
-            http: Http {
-                listen: http_listen(&mut from),
-                connections_max: connections_max(&mut from, "http.connections_max"),
-                live_max: from.read("http.live_max", &Whole { least: 1, most: LIVE_MAX as u64 }).value
-                    as usize,
-                hosts: from.read("http.hosts", &Items(Host)).value,
-                origins: from.read("http.origins", &Items(WebOrigin)).value,
-                frame_ancestors: from.read("http.frame_ancestors", &Items(FrameOrigin)).value,
-            },
+            http,
             grpc: Grpc {
                 listen: grpc_listen(&mut from),
                 connections_max: connections_max(&mut from, "grpc.connections_max"),
@@ -390,6 +368,7 @@ impl Settings {
             coordination: coordination::read(&mut from),
             durability: durability(&mut from),
             store_memory_bytes: memory_bytes(&mut from, "store.memory"),
+            warnings,
         };
         settings.listeners_are_apart(&mut from);
         (settings, from)

@@ -139,7 +139,9 @@ fn list<S: Shape>(
 ) -> Option<Vec<S::Value>> {
     let wrong = match given.value {
         Written::List(items) if !items.is_empty() => {
-            return items.iter().map(|item| entry.parse(from, field, item, shape)).collect();
+            // Every one, so that each mistake is told.
+            let read: Vec<_> = items.iter().map(|item| entry.parse(from, field, item, shape)).collect();
+            return read.into_iter().collect();
         }
         Written::List(_) => "is empty".to_owned(),
         other => format!("is {}, not a list", other.kind()),

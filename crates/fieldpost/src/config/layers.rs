@@ -17,6 +17,8 @@ use super::mistake::{Mistake, Origin};
 const DEFAULTS: &str = include_str!("default.toml");
 /// Sections that have no key in the default file, because they are empty by default.
 const EMPTY_BY_DEFAULT: [&str; 2] = ["auth", "kinds"];
+/// A list of sections, each written as `[[storages]]`.
+const LIST_OF_SECTIONS: &str = "storages";
 const PREFIX: &str = "FIELDPOST_";
 
 /// A value as it was written.
@@ -129,7 +131,9 @@ impl Layers {
     fn add_table(&mut self, root: &DeTable<'_>, origin: &dyn Fn(Range<usize>) -> Origin) {
         for (name, value) in root {
             match value.get_ref() {
-                DeValue::Table(section) => self.add_section(name, section, origin),
+                DeValue::Table(section) if name.get_ref() != LIST_OF_SECTIONS => {
+                    self.add_section(name, section, origin);
+                }
                 _ => self.add(name.get_ref().to_string(), written(value, origin), origin(name.span())),
             }
         }
@@ -143,9 +147,11 @@ impl Layers {
     ) {
         let section_name = name.get_ref().as_ref();
         if !self.sections.contains(section_name) {
-            let right = match nearest(section_name, self.sections.iter().map(String::as_str)) {
+            let sections = self.sections.iter().map(String::as_str);
+            let right = match nearest(section_name, sections.chain([LIST_OF_SECTIONS])) {
+                Some(LIST_OF_SECTIONS) => format!("did you mean [[{LIST_OF_SECTIONS}]]?"),
                 Some(near) => format!("did you mean [{near}]?"),
-                None => format!("the sections are {}", join(&self.sections)),
+                None => format!("the sections are {} and [[{LIST_OF_SECTIONS}]]", join(&self.sections)),
             };
             self.note(origin(name.span()), section_name, "unknown section".to_owned(), right);
             return;

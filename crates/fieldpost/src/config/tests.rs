@@ -118,6 +118,7 @@ fn the_defaults_are_those_of_the_contract() {
         coordination: engine::CoordinationSettings::default(),
         durability: Durability::Always,
         store_memory_bytes: 64 << 20,
+        warnings: Vec::new(),
     };
     assert_eq!(load("", &[]).as_ref(), Ok(&expect));
 }

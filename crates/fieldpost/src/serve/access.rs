@@ -35,6 +35,9 @@ pub(super) fn web_access(settings: &Settings) -> WebAccess {
 
 /// Says what somebody who set up half of the access control may have overlooked.
 pub(super) fn tell(settings: &Settings) {
+    for warning in &settings.warnings {
+        warn!("{warning}");
+    }
     let (http, mqtt) = (settings.http.listen, settings.mqtt.listen);
     let (tokens, logins) = (settings.auth.tokens.len(), settings.auth.logins.len());
     if tokens == 0 {

@@ -121,6 +121,13 @@ fn a_wrong_field_of_a_token_is_told_with_its_place() {
 }
 
 #[test]
+fn every_wrong_scope_of_a_token_is_told() {
+    let says = ["f.toml:4:11: auth.tokens.scopes: \"raed\"", "f.toml:4:27: auth.tokens.scopes: \"writ\""]
+        .map(|place| format!("{place} is not a scope; write {}", Scope::FORMS));
+    check_refused(&token("\"a\"", "\"SHA256\"", "[\"raed\", \"read\", \"writ\"]"), &says.join("\n"));
+}
+
+#[test]
 fn a_wrong_list_is_told_with_its_place() {
     let right_scopes = RIGHT_SCOPES;
     for (file, says) in [

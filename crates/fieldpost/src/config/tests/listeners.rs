@@ -1,18 +1,23 @@
 //! Where the server listens, and what it answers to there.
 
+use axum::http::HeaderValue;
+
 use super::*;
 
 #[test]
 fn names_of_hosts_and_origins_are_lists() {
-    let names = |settings: &mut Settings| {
+    // Without tokens the origins have no effect.
+    let names = |settings: &mut Settings, place: &str| {
+        let what = "http.origins: has no effect without [[auth.tokens]]; list tokens, or leave it out";
+        settings.warnings = vec![format!("{place}: {what}: only the server's own pages may call it")];
         settings.http.hosts = vec!["depot.example".to_owned(), "b".to_owned()];
         settings.http.origins = vec![HeaderValue::from_static("https://c.example")];
     };
     let file = r#"http = { hosts = ["Depot.example", "b"], origins = ["https://c.example"] }"#;
-    check(file, &[], names);
+    check(file, &[], |settings| names(settings, "f.toml:1:42"));
     let variables =
         [("FIELDPOST_HTTP__HOSTS", "depot.example, b"), ("FIELDPOST_HTTP__ORIGINS", "https://c.example")];
-    check("", &variables, names);
+    check("", &variables, |settings| names(settings, "environment variable FIELDPOST_HTTP__ORIGINS"));
     check_refused(
         r#"http.origins = ["https://c.example/"]"#,
         &[],

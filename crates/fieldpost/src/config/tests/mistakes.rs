@@ -48,7 +48,13 @@ fn unknown_keys_and_sections_are_told_with_what_was_probably_meant() {
          f.toml:5:1: http.data_dir: unknown key; data_dir stands before the first [section]\n\
          f.toml:6:1: http.listn: unknown key; did you mean http.listen?\n\
          f.toml:7:2: zzz: unknown section; the sections are amqp, auth, campaigns, commands, coordination, devices, durability, fleet, grpc, history, http, \
-         jobs, kinds, lmstfy, mqtt, node, notices, notify, operations, quarantine, relay, store, streams, tls",
+         jobs, kinds, lmstfy, mqtt, node, notices, notify, operations, quarantine, relay, store, streams, tls and [[storages]]",
+    );
+    check_refused(
+        "[storages]\nname = \"cold\"\n[storage]\n",
+        &[],
+        "f.toml:1:2: storages: is a section, not a list of sections; write [[storages]]\n\
+         f.toml:3:2: storage: unknown section; did you mean [[storages]]?",
     );
     check_refused("http = 1", &[], "f.toml:1:1: http: unknown key; it is a section: write [http]");
 }
@@ -72,6 +78,19 @@ fn what_is_wrong_with_the_files_of_a_certificate_is_told_at_the_keys_that_name_t
     let variable = ("FIELDPOST_TLS__CERT".into(), "c.pem".into());
     let told = Settings::load(Some(&file), [variable], None, faults).expect_err("two faults").to_string();
     assert!(told.contains("environment variable FIELDPOST_TLS__CERT: tls.cert: is not there"), "{told}");
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning() {
+    let file = "[http]\norigins = [\"https://console.example\"]\n";
+    let settings = load(file, &[]).expect("it is right");
+    let warning = "f.toml:2:1: http.origins: has no effect without [[auth.tokens]]; \
+                   list tokens, or leave it out: only the server's own pages may call it";
+    assert_eq!(settings.warnings, [warning]);
+    let digest = "a".repeat(64);
+    let tokens = format!("[[auth.tokens]]\nname = \"ops\"\nsha256 = \"{digest}\"\nscopes = [\"admin\"]\n");
+    let settings = load(&format!("{file}{tokens}"), &[]).expect("it is right");
+    assert_eq!(settings.warnings, Vec::<String>::new());
 }
 
 #[test]
