@@ -1,7 +1,7 @@
 //! What a job or a message carries, on the command line: JSON, or a file.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::input::{self, json};
+use super::input::{self, STDIN, json};
 
 /// The server takes a megabyte of payload, in a body of at most this.
 const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
@@ -18,7 +18,8 @@ const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("carried").args(["payload", "file"]))]
 pub(super) struct PayloadFlags {
-    /// What it carries, as JSON: 1, '"text"', '{"to":"ann"}'; null if left out.
+    /// What it carries, as JSON: 1, '"text"', '{"to":"ann"}'. If left out, what is piped in; null
+    /// if nothing is.
     #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = json)]
     payload: Option<Box<RawValue>>,
     /// Read what it carries from a file, - for stdin.
@@ -27,18 +28,28 @@ pub(super) struct PayloadFlags {
     /// The file holds bytes, not JSON.
     #[arg(long, requires = "file")]
     bytes: bool,
+    /// What stands without its flag.
+    #[arg(value_name = "PAYLOAD", hide = true, value_parser = misplaced)]
+    #[allow(dead_code, reason = "it is refused wherever it is")]
+    misplaced: Option<String>,
 }
 
+/// A value, or bytes in base64; neither where nothing was said.
+pub(super) type Carried = (Option<Box<RawValue>>, Option<String>);
+
 impl PayloadFlags {
-    /// The value, or the bytes in base64; neither where nothing was said.
-    pub(super) fn read(&self) -> Result<(Option<Box<RawValue>>, Option<String>), Failure> {
-        let Some(file) = &self.file else { return Ok((self.payload.clone(), None)) };
-        let mut content = Vec::new();
-        let read = input::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
-        read.map_err(|error| input::unreadable(file, &error))?;
-        if content.len() as u64 > FILE_BYTES_MAX {
-            return Err(Failure::Usage(format!("{} is too long", file.display())));
+    /// What something new carries: where nothing was said, what is piped in, or else null.
+    pub(super) fn read_or_piped(&self) -> Result<Carried, Failure> {
+        match self.read()? {
+            (None, None) => Ok(or_null((piped()?, None))),
+            said => Ok(said),
         }
+    }
+
+    /// What was said.
+    pub(super) fn read(&self) -> Result<Carried, Failure> {
+        let Some(file) = &self.file else { return Ok((self.payload.clone(), None)) };
+        let content = content(file)?;
         if self.bytes {
             return Ok((None, Some(BASE64_STANDARD.encode(content))));
         }
@@ -47,4 +58,41 @@ impl PayloadFlags {
         })?;
         Ok((Some(value), None))
     }
+}
+
+/// Something new carries something.
+pub(super) fn or_null(carried: Carried) -> Carried {
+    match carried {
+        (None, None) => (Some(RawValue::NULL.to_owned()), None),
+        some => some,
+    }
+}
+
+fn misplaced(_: &str) -> Result<String, String> {
+    Err("write what it carries behind --payload, or name its file with --file".to_owned())
+}
+
+/// What is piped in, if anything is.
+fn piped() -> Result<Option<Box<RawValue>>, Failure> {
+    if !input::is_piped() {
+        return Ok(None);
+    }
+    let content = content(STDIN.as_ref())?;
+    if content.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_slice(&content).map(Some).map_err(|error| {
+        let instead = "--file - --bytes takes it as it is, --payload null leaves it out";
+        Failure::Usage(format!("what is piped in is not JSON ({error}); {instead}"))
+    })
+}
+
+fn content(file: &Path) -> Result<Vec<u8>, Failure> {
+    let mut content = Vec::new();
+    let read = input::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
+    read.map_err(|error| input::unreadable(file, &error))?;
+    if content.len() as u64 > FILE_BYTES_MAX {
+        return Err(Failure::Usage(format!("{} is too long", file.display())));
+    }
+    Ok(content)
 }
