@@ -1,19 +1,18 @@
 //! Ids in paths. An id that cannot be one is as unknown as one that is not registered.
 
-#![expect(clippy::disallowed_types, reason = "a path that cannot be read is refused with a problem here")]
-
 mod coordination;
 mod queue;
 mod stream;
 
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{ClientId, DeviceId, EntityId, Incarnation, Problem};
 use engine::campaigns::TASK_ID_PREFIX;
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::operations::OPERATION_ID_PREFIX;
-use net::problem::quoted;
+use net::path::PathParameters;
+use net::problem::{Refused, quoted};
 
 pub(crate) use coordination::{CachedInPath, ChannelsInPath, NameInPath, NamespaceInPath};
 pub(crate) use queue::{AliasInPath, JobInPath, QueueInPath, QueuesInPath};
@@ -177,11 +176,10 @@ fn portal(id: &str) -> Result<Incarnation, Problem> {
     number.map(Incarnation).ok_or_else(unknown)
 }
 
-async fn in_path<T, S>(parts: &mut Parts, state: &S) -> Result<T, Problem>
+async fn in_path<T, S>(parts: &mut Parts, state: &S) -> Result<T, Refused>
 where
     T: serde::de::DeserializeOwned + Send,
     S: Send + Sync,
 {
-    let path = Path::<T>::from_request_parts(parts, state).await;
-    path.map(|Path(ids)| ids).map_err(|rejection| Problem::unreadable(format!("the path: {rejection}")))
+    PathParameters::<T>::from_request_parts(parts, state).await.map(|PathParameters(ids)| ids)
 }

@@ -13,7 +13,6 @@ mod policy;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Path;
 use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
 };
@@ -21,6 +20,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use base::Problem;
+use net::path::PathParameters;
 use net::problem::{Refused, quoted};
 
 use accept::{AssetEncoding, accepted};
@@ -48,7 +48,7 @@ pub fn routes(frame_ancestors: &FrameAncestors) -> Router {
     let (portals, others) = (frame_ancestors.policy(), FrameAncestors::default().policy());
     let page = others.clone();
     let root = move |headers: HeaderMap| answer(PAGE.to_owned(), headers, page.clone());
-    let file = move |Path(path): Path<String>, uri: Uri, headers: HeaderMap| {
+    let file = move |PathParameters(path): PathParameters<String>, uri: Uri, headers: HeaderMap| {
         // As the page itself compares it: in any other spelling it is no portal.
         let policy = if uri.path() == PORTAL { &portals } else { &others };
         answer(path, headers, policy.clone())

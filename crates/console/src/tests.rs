@@ -38,6 +38,13 @@ async fn the_root_leads_to_the_console() {
 }
 
 #[tokio::test]
+async fn a_path_that_is_no_text_is_refused_with_a_problem() {
+    let response = asked("/console/%ff", &[]).await;
+    let told = (response.status(), header(&response, "content-type"));
+    assert_eq!(told, (StatusCode::BAD_REQUEST, "application/problem+json"));
+}
+
+#[tokio::test]
 async fn every_answer_has_the_policy() {
     for path in ["/console/", "/console/devices/lock7", "/console/assets/none.js"] {
         let response = asked(path, &[]).await;

@@ -15,6 +15,7 @@ pub mod listen;
 pub mod memory_budget;
 pub mod metrics;
 pub mod pace;
+pub mod path;
 pub mod problem;
 pub mod shares;
 pub mod transfer;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -15,6 +15,7 @@ use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
 use net::body::{Pieces, is_ndjson};
 use net::content_encoding::Decoders;
+use net::path::PathParameters;
 use net::problem::{self, Refused};
 use net::shares::Share;
 use prometheus_client::registry::Registry;
@@ -130,7 +131,7 @@ async fn reports(State(http): State<SpoolHttp>, request: Request) -> Result<Resp
 
 async fn jobs(
     State(http): State<SpoolHttp>,
-    Path((namespace, queue)): Path<(String, String)>,
+    PathParameters((namespace, queue)): PathParameters<(String, String)>,
     request: Request,
 ) -> Result<Response, Refused> {
     let to = Destination::queue(&namespace, &queue).ok_or_else(|| wrong_name("queue"))?;
@@ -139,7 +140,7 @@ async fn jobs(
 
 async fn messages(
     State(http): State<SpoolHttp>,
-    Path((namespace, stream)): Path<(String, String)>,
+    PathParameters((namespace, stream)): PathParameters<(String, String)>,
     request: Request,
 ) -> Result<Response, Refused> {
     let to = Destination::stream(&namespace, &stream).ok_or_else(|| wrong_name("stream"))?;

@@ -1,5 +1,5 @@
-//! Queries of calls that take none: they are refused, so that a filter is never taken for "all of
-//! them" by a call that changes or deletes something.
+//! Queries of calls that take none are refused: no call that changes or deletes something takes an
+//! unknown filter for "all of them".
 
 use std::future::{Ready, ready};
 

@@ -2,17 +2,15 @@
 //! report: durable before it is answered, a sign of life, and kept in the quarantine if it is
 //! refused.
 
-#![expect(clippy::disallowed_types, reason = "a path that cannot be read is refused with a problem here")]
-
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use base::{DeviceId, Problem};
 use engine::intake::{Received, Slice};
 use engine::{Outcome, Report, ReportContent};
 use net::body::WholeBody;
+use net::path::PathParameters;
 use net::problem;
 
 use super::answer::{self, Tally};
@@ -23,14 +21,10 @@ use crate::decode;
 /// `POST /v1/devices/{id}/ack`
 pub(super) async fn ack(
     State(shared): State<Arc<HttpShared>>,
-    id: Result<Path<String>, PathRejection>,
+    PathParameters(id): PathParameters<String>,
     request: Request,
 ) -> Response {
     let sender = HttpSender::of(&request);
-    let id = match id {
-        Ok(Path(id)) => id,
-        Err(rejection) => return problem::response(&Problem::unreadable(format!("the path: {rejection}"))),
-    };
     let (result, response) = match take(&shared, &sender, &id, request).await {
         Ok(tally) => ("answered", answer::tally(&tally)),
         Err(RequestRefused::NotTaken(result, problem)) => (result, problem::response(&problem)),

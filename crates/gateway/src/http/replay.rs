@@ -6,18 +6,16 @@
 //! is. One that its sender might not make stays refused: nothing that is put right later tells that
 //! it came from the device it speaks of.
 
-#![expect(clippy::disallowed_types, reason = "a path that cannot be read is refused with a problem here")]
-
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use base::id::QUARANTINE_ID_PREFIX;
 use base::{EntityId, Problem};
 use engine::intake::{Received, ReportId, Slice};
 use engine::records::Quarantined;
 use engine::{Report, ReportContent};
+use net::path::PathParameters;
 use net::problem;
 
 use super::answer::{self, Tally};
@@ -30,14 +28,10 @@ use crate::mqtt::NOT_ALLOWED;
 /// `POST /v1/quarantine/{id}/replay`
 pub(super) async fn replay(
     State(shared): State<Arc<HttpShared>>,
-    id: Result<Path<String>, PathRejection>,
+    PathParameters(id): PathParameters<String>,
     request: Request,
 ) -> Response {
     let sender = HttpSender::of(&request);
-    let id = match id {
-        Ok(Path(id)) => id,
-        Err(rejection) => return problem::response(&Problem::unreadable(format!("the path: {rejection}"))),
-    };
     match hand_in_again(&shared, &sender, &id).await {
         Ok(tally) => answer::tally(&tally),
         Err(RequestRefused::NotTaken(_, problem) | RequestRefused::Report(problem)) => {

@@ -48,6 +48,15 @@ async fn what_is_refused_for_good_is_set_aside_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
+async fn a_path_that_is_no_text_is_refused_with_a_problem() {
+    let rig = SpoolRig::start(&[]).await;
+    for path in ["/v1/queues/%ff/mail/jobs", "/v1/streams/shop/%ff/messages"] {
+        let answer = rig.ask("POST", path, "application/json", "{\"payload\":1}").await;
+        assert_eq!((answer.status, answer.text("code").as_str()), (400, "unreadable"), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn nobody_gives_a_source_or_a_key_of_the_spool_itself() {
     let rig = SpoolRig::start(&[]).await;
     let orders = "/v1/streams/shop/orders/messages";
