@@ -1,7 +1,7 @@
 //! JSON and exports as gzip, for callers that accept it. A page is compressed whole, on the thread
 //! that read it, so that what is counted of it is what is sent; an export piece by piece, each
-//! ending where its rows do. Any other answer in one piece is compressed on its way out. Jobs that
-//! are handed over are not: that they were taken is seen by their own body.
+//! ending where its rows do. Any other small answer in one piece is compressed on its way out. Jobs
+//! that are handed over are not: that they were taken is seen by their own body.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -13,12 +13,12 @@ use axum::response::Response;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http_body_util::{BodyExt, Full};
-use tokio::task::spawn_blocking;
 
 /// What is smaller is sent as it is: there is nothing to gain.
 pub(crate) const BYTES_MIN: usize = 1_024;
-/// Up to this an answer is compressed where it is, in less than a millisecond.
-const AT_ONCE_BYTES_MAX: usize = 64 * 1_024;
+/// What is larger and no page is sent as it is: up to here it is compressed in less than a
+/// millisecond, where it is.
+const ON_ITS_WAY_BYTES_MAX: usize = 64 * 1_024;
 /// How much work is put into it, of 9: more takes the time of whoever waits for a turn to read.
 const LEVEL: u32 = 3;
 
@@ -70,16 +70,12 @@ pub(crate) fn plain(response: &mut Response) -> Option<Bytes> {
 }
 
 /// The answer with its body compressed.
-pub(crate) async fn smaller(mut response: Response, plain: Bytes) -> Response {
-    let compressed = match plain.len() {
-        0..=AT_ONCE_BYTES_MAX => page(&plain),
-        _ => spawn_blocking(move || page(&plain)).await.ok().flatten(),
-    };
-    if let Some(compressed) = compressed {
-        let mut before = std::mem::take(response.body_mut());
-        // Its bytes go now. What it holds beside them, such as a place, goes when the answer has
-        // left.
-        drop(before.frame().await);
+pub(crate) fn smaller(mut response: Response, plain: &Bytes) -> Response {
+    if plain.len() <= ON_ITS_WAY_BYTES_MAX
+        && let Some(compressed) = page(plain)
+    {
+        // What it holds beside its bytes, such as a place, goes when the answer has left.
+        let before = std::mem::take(response.body_mut());
         let body = Full::new(compressed).map_err(move |never: Infallible| {
             let _held = &before;
             never
@@ -130,15 +126,22 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn what_is_large_and_no_page_is_sent_as_it_is() {
+        let plain = Bytes::from(vec![b' '; ON_ITS_WAY_BYTES_MAX + 1]);
+        let response = smaller(Response::new(Body::from(plain.clone())), &plain);
+        assert!(!response.headers().contains_key(CONTENT_ENCODING));
+    }
+
     #[tokio::test]
     async fn what_a_body_holds_is_held_until_its_compressed_form_has_left() {
-        let (held, plain) = (Arc::new(()), Bytes::from(vec![b' '; 2 * AT_ONCE_BYTES_MAX]));
+        let (held, plain) = (Arc::new(()), Bytes::from(vec![b' '; ON_ITS_WAY_BYTES_MAX]));
         let own = Arc::clone(&held);
         let body = Body::from(plain.clone()).map_err(move |error| {
             let _held = &own;
             error
         });
-        let response = smaller(Response::new(Body::new(body)), plain).await;
+        let response = smaller(Response::new(Body::new(body)), &plain);
         assert_eq!(response.headers()[CONTENT_ENCODING], "gzip");
         assert_eq!(Arc::strong_count(&held), 2);
         let sent = response.into_body().collect().await.expect("never fails").to_bytes();

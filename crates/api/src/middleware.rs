@@ -129,8 +129,7 @@ impl Service<Request> for RequestLayer {
                 Err(refused) => *refused,
             };
             if let Some(plain) = compression::plain(&mut response).filter(|_| takes_gzip) {
-                // In a box, so that whoever waits for an answer has no room for this.
-                response = compression::smaller(response, plain).boxed().await;
+                response = compression::smaller(response, &plain);
             }
             let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
             api.shared.metrics.answered(&asked.method, route, response.status(), began.elapsed());

@@ -128,13 +128,13 @@ impl<U, O> OrderMessages<U, O> {
 }
 
 /// Orders by the input that they go into.
-fn into_inputs<O>(mut orders: Vec<O>, payload_bytes: impl Fn(&O) -> usize) -> Vec<Vec<O>> {
-    let mut inputs = Vec::new();
-    while !orders.is_empty() {
-        let largest = orders.iter().map(&payload_bytes).max().unwrap_or(0).max(1);
-        let per_input = (PAYLOAD_BYTES_PER_INPUT / largest).clamp(1, ORDERS_PER_INPUT);
-        let rest = orders.split_off(per_input.min(orders.len()));
-        inputs.push(std::mem::replace(&mut orders, rest));
+fn into_inputs<O>(orders: Vec<O>, payload_bytes: impl Fn(&O) -> usize) -> Vec<Vec<O>> {
+    let largest = orders.iter().map(payload_bytes).max().unwrap_or(0).max(1);
+    let per_input = (PAYLOAD_BYTES_PER_INPUT / largest).clamp(1, ORDERS_PER_INPUT);
+    let mut inputs = Vec::with_capacity(orders.len().div_ceil(per_input));
+    let mut orders = orders.into_iter();
+    while orders.len() > 0 {
+        inputs.push(orders.by_ref().take(per_input).collect());
     }
     inputs
 }

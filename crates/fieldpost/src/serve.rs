@@ -33,6 +33,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use api::ApiState;
+use base::locks::locked;
 use base::{Clock, DeviceIdForm, Timestamp, WayIn};
 use engine::Engine;
 use net::http::{HttpListener, LargeAnswers, WebAccess};
@@ -227,9 +228,6 @@ async fn open_edges(
     let tester = webhooks.tester();
     host.open_breakers = webhooks.open_breakers();
     edges.spawn(webhooks.run(stop.subscribe()));
-    if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut metrics) {
-        edges.spawn(consumer.run(stop.subscribe()));
-    }
     let (reports, replayer) =
         gateway::http::routes_and_replayer(engine, &settings.kinds, &memory, &mut metrics);
     let metrics = Arc::new(Mutex::new(metrics));
@@ -249,6 +247,9 @@ async fn open_edges(
     let api = ApiState::new(engine.clone(), Arc::clone(&access), &memory, Arc::clone(&metrics));
     let api = api.ended_by(stop.subscribe());
     mqtt::open(&edge, &mut host, addresses, edges).await?;
+    if let Some(consumer) = amqp::consumer(&settings.amqp, engine, &mut locked(&metrics)) {
+        edges.spawn(consumer.run(stop.subscribe()));
+    }
     lmstfy::open(&edge, addresses, edges).await?;
     grpc::open(&edge, addresses, edges).await?;
     let api = api.testing_with(move |client| {

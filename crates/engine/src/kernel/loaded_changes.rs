@@ -15,6 +15,11 @@ impl<T> LoadedChanges<T> {
         Self(VecDeque::new())
     }
 
+    /// These were found.
+    pub(crate) fn of(changes: Vec<T>) -> Self {
+        Self(changes.into())
+    }
+
     pub(crate) fn push(&mut self, change: T) {
         self.0.push_back(change);
     }

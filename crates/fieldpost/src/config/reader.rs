@@ -161,7 +161,7 @@ impl Reader {
     /// A file whose secret cannot be read is a mistake where it is named.
     pub(super) fn look_at_secrets(&mut self) {
         for (origin, key, file) in std::mem::take(&mut self.secrets) {
-            if let Err(wrong) = secret_file::read(&file) {
+            if let Err(wrong) = secret_file::check(&file) {
                 self.refuse_at(origin, &key, wrong, format!("write {}", SecretFile.right()));
             }
         }

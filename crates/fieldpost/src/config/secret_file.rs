@@ -1,10 +1,11 @@
 //! A file that holds a secret and nothing else: how a setting names it, and how it is read.
 //!
 //! It is read when the settings are checked, so that `check-config` refuses what a start would
-//! refuse, and once more when the server starts. The secret itself is in no setting.
+//! refuse, and once more when the server starts; a pipe at the start alone. The secret itself is in no setting.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::layers::Written;
@@ -12,6 +13,14 @@ use super::shape::{Directory, Exposure, Shape};
 
 /// Most bytes of such a file; a secret has some dozens.
 const FILE_BYTES_MAX: u64 = 64 * 1_024;
+
+/// Whether the secret can be read. A pipe is left to the start: it can be read once.
+pub(super) fn check(file: &Path) -> Result<(), String> {
+    if fs::metadata(file).is_ok_and(|found| found.file_type().is_fifo()) {
+        return Ok(());
+    }
+    read(file).map(drop)
+}
 
 /// The secret in a file, without the line break at its end.
 ///

@@ -33,8 +33,20 @@ const IMPURE: [&[&str]; 11] = [
 /// What the kernel of the engine never names: the machines, and rules of some of them.
 const ABOVE_THE_KERNEL: [&str; 6] = ["campaigns", "devices", "jobs", "queues", "registry", "streams"];
 /// What machines are about. The kernel has no such word, neither in a name nor in a comment.
-const WORDS_OF_MACHINES: [&str; 11] = [
-    "campaign", "client", "command", "consumer", "device", "job", "pick", "queue", "report", "rollout",
+const WORDS_OF_MACHINES: [&str; 14] = [
+    "campaign",
+    "client",
+    "command",
+    "consumer",
+    "delivery",
+    "device",
+    "job",
+    "notification",
+    "pick",
+    "queue",
+    "registry",
+    "report",
+    "rollout",
     "stream",
 ];
 

@@ -90,7 +90,7 @@ impl QueuePartition {
             QueueResident::Queue(queue, counts) => partition.load_queue(&queue, counts, now),
             QueueResident::Job(head) => partition.load_job(&head, &mut step),
         })?;
-        batch.ops.into_iter().for_each(|op| partition.loaded_changes.push(op));
+        partition.loaded_changes = LoadedChanges::of(batch.ops);
         for control in view.queue_controls()? {
             let queue = QueueName::unchecked(&control.namespace, &control.queue);
             partition.controls.insert(queue, data_bytes(&control));

@@ -252,6 +252,7 @@ impl<W: Workload> Runs<W> {
                 }
             }
         });
+        assert!(runs > 0, "no run was begun");
         (all, runs)
     }
 }
