@@ -8,7 +8,7 @@ use engine::followers::live::LIVE_MAX;
 use super::listeners::{connections_max, http_listen};
 use super::mistake::Mistake;
 use super::names::{FrameOrigin, Host, Items, WebOrigin};
-use super::reader::{Found, Reader};
+use super::reader::{ReadValue, Reader};
 use super::shape::Whole;
 
 /// `[http]`
@@ -44,7 +44,7 @@ pub(super) fn read(from: &mut Reader, has_tokens: bool) -> (Http, Vec<String>) {
 }
 
 /// Without tokens pages of other origins are refused, listed or not.
-fn without_effect(origins: &Found<Vec<HeaderValue>>) -> Vec<String> {
+fn without_effect(origins: &ReadValue<Vec<HeaderValue>>) -> Vec<String> {
     if origins.value.is_empty() {
         return Vec::new();
     }
