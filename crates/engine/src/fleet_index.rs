@@ -194,6 +194,12 @@ impl FleetIndexes {
         self.apply(place.partition, &[IndexChange::Answering(place.slot, is)]);
     }
 
+    /// Whether a device is known not to answer what it is asked.
+    #[must_use]
+    pub fn is_mute(&self, place: DevicePlace) -> bool {
+        self.read(place.partition).is_some_and(|index| index.is_mute(place.slot))
+    }
+
     /// Whether a session of a device lives.
     #[must_use]
     pub fn is_connected(&self, partition: PartitionId, slot: DeviceSlot) -> bool {

@@ -125,6 +125,12 @@ impl FleetIndex {
         self.connected.contains(slot.0)
     }
 
+    /// Whether a device is known not to answer what it is asked.
+    #[must_use]
+    pub fn is_mute(&self, slot: DeviceSlot) -> bool {
+        self.mute.contains(slot.0)
+    }
+
     /// Devices with sessions of their own, in order of slot.
     pub fn connected(&self) -> impl Iterator<Item = DeviceSlot> {
         self.connected.iter().map(DeviceSlot)

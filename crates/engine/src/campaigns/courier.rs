@@ -179,7 +179,7 @@ impl EngineContext {
 
 /// Hints as inputs of the machine.
 fn updates_of(hints: PickHints) -> Vec<PickUpdate> {
-    let PickHints { moves, went_away, came, gone, ask_again, .. } = hints;
+    let PickHints { moves, went_away, came, answered, gone, ask_again, .. } = hints;
     let mut updates = Vec::new();
     updates.extend(ask_again.then_some(PickUpdate::AskAgain));
     // In the same order each time: what a run of the simulation does depends on it.
@@ -192,6 +192,7 @@ fn updates_of(hints: PickHints) -> Vec<PickUpdate> {
     };
     updates.extend(chunked(places(went_away), PickUpdate::WentAway));
     updates.extend(chunked(places(came), PickUpdate::Came));
+    updates.extend(chunked(places(answered), PickUpdate::Answered));
     updates.extend(chunked(places(gone), PickUpdate::Gone));
     updates
 }

@@ -39,7 +39,10 @@ impl CampaignsInput {
             Self::Update(PickUpdate::Moved(moves), _) => moves.len(),
             Self::Update(PickUpdate::Reported(reports), _) => reports.len(),
             Self::Update(
-                PickUpdate::WentAway(places) | PickUpdate::Came(places) | PickUpdate::Gone(places),
+                PickUpdate::WentAway(places)
+                | PickUpdate::Came(places)
+                | PickUpdate::Answered(places)
+                | PickUpdate::Gone(places),
                 _,
             ) => places.len(),
             Self::Shares { places, .. } => places.len(),
@@ -167,6 +170,8 @@ pub enum PickUpdate {
     WentAway(Vec<DevicePlace>),
     /// These devices have a session.
     Came(Vec<DevicePlace>),
+    /// These devices, which were benched, answered a command.
+    Answered(Vec<DevicePlace>),
     /// These devices were deleted.
     Gone(Vec<DevicePlace>),
     /// Hints may have been lost.

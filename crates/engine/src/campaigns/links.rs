@@ -17,6 +17,7 @@ use records::{CampaignSlot, CommandStatus, DevicePlace, LateAnswer, PickOutcome,
 use tokio::sync::Notify;
 
 use super::search::PickSearch;
+use crate::FleetIndexes;
 use crate::device_orders::OrderLinks;
 use crate::kernel::hashed::HashMap;
 
@@ -126,6 +127,7 @@ pub(super) struct PickHints {
     move_bytes: usize,
     pub(super) went_away: BTreeSet<DevicePlace>,
     pub(super) came: BTreeSet<DevicePlace>,
+    pub(super) answered: BTreeSet<DevicePlace>,
     pub(super) gone: BTreeSet<DevicePlace>,
     /// Hints may have been lost.
     pub(super) ask_again: bool,
@@ -133,7 +135,7 @@ pub(super) struct PickHints {
 
 impl PickHints {
     fn is_empty(&self) -> bool {
-        let places = self.went_away.len() + self.came.len() + self.gone.len();
+        let places = self.went_away.len() + self.came.len() + self.answered.len() + self.gone.len();
         self.moves.is_empty() && places == 0 && !self.ask_again
     }
 
@@ -162,7 +164,7 @@ pub(crate) struct PickLinks {
     pub(super) to_search: Notify,
     /// Some task goes on: sessions that end matter.
     has_open: AtomicBool,
-    /// Some task picks devices as they come.
+    /// Some task picks devices as they come, or some device is benched.
     wants_who_come: AtomicBool,
 }
 
@@ -213,6 +215,16 @@ impl PickLinks {
             self.waiting.hint(|hints| {
                 hints.went_away.remove(&place);
                 hints.ask_again |= !has_noted(&mut hints.came, place);
+            });
+        }
+    }
+
+    /// A device answered a command, of a pick or not. Only of one that is benched this is noted. If
+    /// very many are, some stay benched until their next answer.
+    pub(crate) fn answered(&self, place: DevicePlace, fleet: &FleetIndexes) {
+        if self.wants_who_come.load(Ordering::SeqCst) && fleet.is_mute(place) {
+            self.waiting.hint(|hints| {
+                let _has_room = has_noted(&mut hints.answered, place);
             });
         }
     }

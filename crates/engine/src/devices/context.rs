@@ -185,6 +185,7 @@ impl MachineContext for DeviceContext {
             E::PickResultDropped => self.picks.result_dropped(),
             E::Came(place) => self.picks.came(place),
             E::WentAway(place) => self.picks.went_away(place),
+            E::Answered(place) => self.picks.answered(place, &self.fleet),
             E::Gone(place) => self.picks.gone(place),
             E::Gathered(partition, backlog, added) => self.gatherings.set_backlog(partition, backlog, added),
             E::DeviceChanged(device) => self.rollouts.look_at(&device, DeviceLook::Changed),

@@ -57,6 +57,8 @@ pub enum DeviceEffect {
     Came(DevicePlace),
     /// The last session of a device has ended.
     WentAway(DevicePlace),
+    /// A device answered a command.
+    Answered(DevicePlace),
     /// A device was deleted.
     Gone(DevicePlace),
     /// So much waits for the streams of copies; so many reports came in addition.

@@ -96,15 +96,20 @@ impl CampaignMachine {
     /// A device has a session: whoever was set aside is not any more, and tasks that wait for
     /// devices look again.
     pub(super) fn came(&mut self, places: Vec<DevicePlace>, step: &mut CampaignsStep<'_>) {
-        for place in places {
-            let freed = self.shares.free(place);
-            self.put_share(freed, step);
-        }
+        self.free(places, step);
         for task in self.recovering.clone() {
             if let Some(running) = self.running.get_mut(&task) {
                 running.look();
                 step.own.touched.insert(task);
             }
+        }
+    }
+
+    /// Whoever was set aside of these devices is not any more.
+    pub(super) fn free(&mut self, places: Vec<DevicePlace>, step: &mut CampaignsStep<'_>) {
+        for place in places {
+            let freed = self.shares.free(place);
+            self.put_share(freed, step);
         }
     }
 }

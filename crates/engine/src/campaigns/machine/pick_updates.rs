@@ -37,6 +37,7 @@ impl CampaignMachine {
             }
             PickUpdate::WentAway(places) => self.leave(places, false, step),
             PickUpdate::Came(places) => self.came(places, step),
+            PickUpdate::Answered(places) => self.free(places, step),
             PickUpdate::Gone(places) => self.leave(places, true, step),
             PickUpdate::AskAgain => self.ask_again(),
         }

@@ -363,11 +363,15 @@ impl DevicePartition {
         if routing != Some(id.routing) {
             return Ok(Err(unknown_command(id)));
         }
+        let is_final = matches!(answer, DeviceAnswer::Final { .. });
         let outcome = self.with_lanes(step, |lanes, now, store, moved| match answer {
             DeviceAnswer::Final { ok, result } => lanes.answer(now, slot, key, ok, result, store, moved),
             DeviceAnswer::Progress(progress) => lanes.progress(now, slot, key, progress, store, moved),
         })?;
         self.close_if_wide(slot, step)?;
+        if is_final && outcome != AnswerOutcome::Unknown {
+            step.emit(DeviceEffect::Answered(DevicePlace { partition: self.id, slot }));
+        }
         Ok(match outcome {
             AnswerOutcome::Moved | AnswerOutcome::Late | AnswerOutcome::Repeated => Ok(()),
             AnswerOutcome::Unknown => Err(unknown_command(id)),

@@ -84,6 +84,23 @@ async fn a_device_that_says_nothing_is_replaced_and_a_no_is_an_answer() {
 }
 
 #[tokio::test]
+async fn a_benched_device_is_freed_by_its_answer_to_any_command() {
+    let rig = with_devices(1).await;
+    let fleet = Fleet::come(&rig, &names(1)).await;
+    fleet.set("d0", Habit::IsSilent);
+    // The fourth doubles the bench: it outlasts the patience of this test.
+    for _ in 0..4 {
+        done(&rig, 1, &json!({"answer_timeout": "1s"})).await;
+    }
+    let benched = "/v1/fleet/count?selector=answering%3Dfalse";
+    let _one: Value = rig.api.until(benched, PATIENCE, |count| count["total"] == 1).await.expect("benched");
+    fleet.set("d0", Habit::Answers);
+    let sent = rig.json("POST", "/v1/devices/d0/commands?wait=1m", r#"{"payload":1}"#).await;
+    assert_eq!(sent.json()["status"], "acknowledged", "{sent:?}");
+    let _none: Value = rig.api.until(benched, PATIENCE, |count| count["total"] == 0).await.expect("freed");
+}
+
+#[tokio::test]
 async fn a_device_that_goes_before_it_was_told_is_replaced() {
     let (rig, mut fleet) = with_next(2).await;
     // Its command in flight keeps the next one waiting.

@@ -187,6 +187,19 @@ fn a_mute_device_is_set_aside_and_freed_by_a_new_session() {
 }
 
 #[test]
+fn a_mute_device_is_freed_by_an_answer_to_a_command_of_no_task() {
+    let mut bench = Bench::of(10);
+    for _ in 0..3 {
+        bench.task(10);
+        bench.carry(|order| if order.place.slot.0 == 4 { Act::IsMute } else { Act::Does });
+    }
+    assert_eq!(bench.task(10).state.counts.picked, 9);
+    bench.carry(|_| Act::Does);
+    bench.tell(PickUpdate::Answered(vec![place(4)]));
+    assert_eq!(bench.task(10).state.counts.picked, 10);
+}
+
+#[test]
 fn the_pick_of_a_deleted_device_ends_and_its_share_goes() {
     let mut bench = Bench::of(2);
     let task = bench.task(2);
