@@ -16,15 +16,16 @@ use fleet::index::{
     ValueCount,
 };
 use fleet::selection::SelectionKey;
-use records::{DevicePlace, DeviceSlot};
+use records::{DevicePlace, DeviceProfile, DeviceSlot};
 
-use crate::Directory;
+use crate::{Directory, LabelChanges};
 
 /// The devices of all partitions by their attributes.
 #[derive(Debug)]
 pub struct FleetIndexes {
     directory: Arc<Directory>,
     partitions: Box<[RwLock<FleetIndex>]>,
+    label_changes: Arc<LabelChanges>,
 }
 
 /// How many devices a selection means, also for each value of a key.
@@ -65,7 +66,14 @@ impl KnownClients for Directory {
 
 impl FleetIndexes {
     pub(crate) fn new(directory: Arc<Directory>, partitions: u16) -> Self {
-        Self { directory, partitions: (0..partitions).map(|_| RwLock::default()).collect() }
+        let partitions = (0..partitions).map(|_| RwLock::default()).collect();
+        Self { directory, partitions, label_changes: Arc::new(LabelChanges::new()) }
+    }
+
+    /// For whoever remembers labels of devices.
+    #[must_use]
+    pub fn label_changes(&self) -> &Arc<LabelChanges> {
+        &self.label_changes
     }
 
     /// The devices that a selection means. It takes up to some milliseconds for a fleet of a
@@ -229,6 +237,7 @@ impl FleetIndexes {
         if let Some(mut index) = self.write(partition) {
             changes.iter().for_each(|change| index.apply(change));
         }
+        changes.iter().filter_map(relabelled).for_each(|device| self.label_changes.note(device));
     }
 
     /// A partition was loaded. Sessions that live, and who is mute, it does not know.
@@ -253,6 +262,17 @@ impl FleetIndexes {
         let index = self.partitions.get(usize::from(partition.0))?;
         Some(index.write().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// The device whose labels a change changes.
+fn relabelled(change: &IndexChange) -> Option<&DeviceId> {
+    let IndexChange::Profile { was, is } = change else { return None };
+    let profile = is.as_ref().or(was.as_ref())?;
+    (labels_of(was.as_deref()) != labels_of(is.as_deref())).then_some(&profile.id)
+}
+
+fn labels_of(profile: Option<&DeviceProfile>) -> &[(String, String)] {
+    profile.map_or(&[], |profile| profile.labels.as_slice())
 }
 
 #[cfg(test)]

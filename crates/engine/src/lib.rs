@@ -40,6 +40,7 @@ mod device_orders;
 mod directory;
 mod handle;
 mod jobs_part;
+pub mod label_changes;
 mod metrics;
 mod name;
 mod refusals;
@@ -61,6 +62,7 @@ pub use fleet::{self, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevi
 pub use fleet_index::FleetIndexes;
 pub use handle::Engine;
 pub use kernel::idempotency::Form;
+pub use label_changes::LabelChanges;
 pub use operations::{NewOperation, Operations, TrackedOperation};
 pub use presence::Presence;
 pub use queries::Queries;

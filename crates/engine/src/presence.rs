@@ -23,6 +23,9 @@ pub struct Session {
     pub number: u64,
     /// Where its client is.
     pub address: Option<Box<str>>,
+    /// The label of its login, where that says for which devices it speaks: a key and a value. A
+    /// device that loses the label is not connected by this session any more.
+    pub label: Option<Arc<(Box<str>, Box<str>)>>,
 }
 
 /// Devices that a session reaches.

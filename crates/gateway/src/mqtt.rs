@@ -91,7 +91,10 @@ impl MqttShared {
     fn new(engine: engine::Engine, limits: MqttLimits) -> Self {
         let metrics = metrics::MqttMetrics::default();
         Self {
-            labels: Arc::new(labels::Labels::new(metrics.label_lookups.clone())),
+            labels: Arc::new(labels::Labels::new(
+                Arc::clone(engine.fleet().label_changes()),
+                metrics.label_lookups.clone(),
+            )),
             mirror: None,
             commands: None,
             kinds: Arc::default(),

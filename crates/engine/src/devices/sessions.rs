@@ -29,7 +29,19 @@ pub(super) struct Present {
     /// Where it is and since when, if the session is the device's own; what only reaches the device
     /// may be another's.
     pub(super) own: Option<(Session, Timestamp)>,
+    /// The device lacks the label of the session's login: while that is so, the session is not its
+    /// own.
+    is_barred: bool,
     pub(super) reach: Option<Reach>,
+}
+
+/// What new labels of a device did to its sessions.
+#[derive(Debug, Default)]
+pub(super) struct RelabelledSessions {
+    /// Those whose logins speak for it no longer, and since when they were its own.
+    pub(super) barred: Vec<(Session, Timestamp)>,
+    /// A login of another one speaks for it again.
+    pub(super) is_any_back: bool,
 }
 
 /// The live sessions that concern devices of a partition.
@@ -43,7 +55,8 @@ impl Sessions {
     pub(super) fn apply(&mut self, change: &PresenceChange) {
         match change {
             PresenceChange::Connected(device, session, since) => {
-                self.present(device, session.number).own = Some((session.clone(), *since));
+                let present = self.present(device, session.number);
+                (present.own, present.is_barred) = (Some((session.clone(), *since)), false);
             }
             PresenceChange::Disconnected(device, session, _) => {
                 self.change(device, |present| present.retain(|one| one.session != *session));
@@ -69,7 +82,7 @@ impl Sessions {
     fn present(&mut self, device: &DeviceId, session: u64) -> &mut Present {
         let present = self.by_device.entry(device.clone()).or_default();
         let at = present.iter().position(|one| one.session == session).unwrap_or_else(|| {
-            present.push(Present { session, own: None, reach: None });
+            present.push(Present { session, own: None, is_barred: false, reach: None });
             present.len() - 1
         });
         &mut present[at]
@@ -85,7 +98,30 @@ impl Sessions {
 
     /// The device's own sessions, oldest first.
     pub(super) fn own(&self, device: &DeviceId) -> impl Iterator<Item = &(Session, Timestamp)> {
-        self.by_device.get(device).into_iter().flatten().filter_map(|one| one.own.as_ref())
+        let present = self.by_device.get(device).into_iter().flatten();
+        present.filter(|one| !one.is_barred).filter_map(|one| one.own.as_ref())
+    }
+
+    /// Whether a label decides if a session is the device's own.
+    pub(super) fn has_labelled(&self, device: &DeviceId) -> bool {
+        let mut present = self.by_device.get(device).into_iter().flatten();
+        present.any(|one| one.own.as_ref().is_some_and(|(session, _)| session.label.is_some()))
+    }
+
+    /// The device has these labels now: which of its sessions are its own follows from them.
+    pub(super) fn relabel(&mut self, profile: &DeviceProfile) -> RelabelledSessions {
+        let mut relabelled = RelabelledSessions::default();
+        for one in self.by_device.get_mut(&profile.id).into_iter().flatten() {
+            let Some(own) = &one.own else { continue };
+            let is_barred =
+                own.0.label.as_deref().is_some_and(|(key, value)| !has_label(profile, key, value));
+            match (std::mem::replace(&mut one.is_barred, is_barred), is_barred) {
+                (false, true) => relabelled.barred.push(own.clone()),
+                (true, false) => relabelled.is_any_back = true,
+                (false, false) | (true, true) => {}
+            }
+        }
+        relabelled
     }
 
     /// Whether a session names the topic of the commands of this device, which is of this kind.
@@ -110,7 +146,7 @@ impl Sessions {
         any_covers(self.wide.iter().flat_map(|(_, reach)| reach.iter()), (device, kind), profile)
     }
 
-    /// The devices with sessions of their own.
+    /// The devices with sessions of their own, also where a label bars these.
     pub(super) fn connected(&self) -> impl Iterator<Item = &DeviceId> {
         let own = self.by_device.iter().filter(|(_, present)| present.iter().any(|one| one.own.is_some()));
         own.map(|(device, _)| device)
@@ -138,8 +174,7 @@ fn any_covers<'a, E>(
                 if known.is_none() {
                     known = Some(profile()?);
                 }
-                let mut labels = known.iter().flatten().flat_map(|profile| profile.labels.iter());
-                labels.any(|(k, v)| **k == **key && **v == **value)
+                known.iter().flatten().any(|profile| has_label(profile, key, value))
             }
         };
         if covers {
@@ -147,6 +182,10 @@ fn any_covers<'a, E>(
         }
     }
     Ok(false)
+}
+
+fn has_label(profile: &DeviceProfile, key: &str, value: &str) -> bool {
+    profile.labels.iter().any(|(its_key, its_value)| its_key == key && its_value == value)
 }
 
 /// The sessions of every partition as the edges last told them: a partition that is loaded again

@@ -106,7 +106,7 @@ impl Fleet {
                 );
             }
             8 => {
-                let session = Session { number: number(&name), address: None };
+                let session = Session { number: number(&name), address: None, label: None };
                 self.sessions.insert(name);
                 let _lost = self.engine.presence().connected(device, session).await;
             }

@@ -2,16 +2,17 @@
 //! moment.
 //!
 //! Blocking threads read the store, a few answers at a time; a connection's task reads only the
-//! cache. A changed label takes effect after twice [`LABELS_KEPT`] at the latest. The cache has two
-//! generations, so that it is bounded and old answers expire without a search.
+//! cache. What is remembered of a device holds until its labels change, and for twice
+//! [`LABELS_KEPT`] at the most. The cache has two generations, so that it is bounded and old
+//! answers expire without a search.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use base::{DeviceId, Problem};
-use engine::Engine;
 use engine::intake::NotAccepting;
+use engine::{Engine, LabelChanges};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -22,6 +23,7 @@ use super::limits::{LABEL_READS_MAX, LABELS_KEPT, LABELS_KEPT_MAX};
 #[derive(Debug)]
 pub(super) struct Labels {
     remembered: Mutex<Generations>,
+    changes: Arc<LabelChanges>,
     lookups: Counter,
     reading: Semaphore,
 }
@@ -41,24 +43,34 @@ pub(super) type Answer = (DeviceId, bool);
 /// A login's number and a device.
 type Asked = (u32, DeviceId);
 
+/// An answer, and the number of the device's labels when these were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Remembered {
+    has: bool,
+    change: u64,
+}
+
 #[derive(Debug)]
 struct Generations {
-    young: HashMap<Asked, bool>,
-    old: HashMap<Asked, bool>,
+    young: HashMap<Asked, Remembered>,
+    old: HashMap<Asked, Remembered>,
     young_since: Instant,
 }
 
 impl Labels {
-    pub(super) fn new(lookups: Counter) -> Self {
+    pub(super) fn new(changes: Arc<LabelChanges>, lookups: Counter) -> Self {
         let remembered =
             Generations { young: HashMap::new(), old: HashMap::new(), young_since: Instant::now() };
-        Self { remembered: Mutex::new(remembered), lookups, reading: Semaphore::new(LABEL_READS_MAX) }
+        let reading = Semaphore::new(LABEL_READS_MAX);
+        Self { remembered: Mutex::new(remembered), changes, lookups, reading }
     }
 
     /// Whether the device has the label of the login with this number, if that is remembered.
     pub(super) fn known(&self, login: u32, device: &DeviceId) -> Option<bool> {
         let asked = (login, device.clone());
-        self.remembered(|generations| generations.get(&asked, Instant::now()))
+        let change = self.changes.number(device);
+        let known = self.remembered(|generations| generations.get(&asked, Instant::now()));
+        known.filter(|known| known.change == change).map(|known| known.has)
     }
 
     /// Reads whether devices have a label, and remembers it.
@@ -90,11 +102,13 @@ impl Labels {
     pub(super) fn read(&self, engine: &Engine, label: &LabelOf, device: &DeviceId) -> Result<bool, Problem> {
         self.lookups.inc();
         let LabelOf { login, key, value } = label;
+        // In front of the labels: what changes while they are read is not remembered.
+        let change = self.changes.number(device);
         let found = engine.queries().device(device)?;
         let has = found.is_some_and(|device| {
             device.profile.labels.iter().any(|(known, its)| known == key && its == value)
         });
-        self.remembered(|generations| generations.put((*login, device.clone()), has));
+        self.remembered(|generations| generations.put((*login, device.clone()), Remembered { has, change }));
         Ok(has)
     }
 
@@ -104,7 +118,7 @@ impl Labels {
 }
 
 impl Generations {
-    fn get(&mut self, asked: &Asked, now: Instant) -> Option<bool> {
+    fn get(&mut self, asked: &Asked, now: Instant) -> Option<Remembered> {
         let age = now.saturating_duration_since(self.young_since);
         if age >= LABELS_KEPT {
             self.turn(now);
@@ -115,11 +129,11 @@ impl Generations {
         self.young.get(asked).or_else(|| self.old.get(asked)).copied()
     }
 
-    fn put(&mut self, asked: Asked, has: bool) {
+    fn put(&mut self, asked: Asked, known: Remembered) {
         if self.young.len() >= LABELS_KEPT_MAX {
             self.turn(self.young_since);
         }
-        self.young.insert(asked, has);
+        self.young.insert(asked, known);
     }
 
     /// Forgets the older half.
@@ -139,18 +153,20 @@ mod tests {
         (number, DeviceId::new("0xA").expect("an id"))
     }
 
+    const HAS: Remembered = Remembered { has: true, change: 0 };
+
     #[test]
     fn an_answer_is_remembered_for_a_moment() {
         let start = Instant::now();
         for (after, expect) in [
-            (Duration::ZERO, Some(true)),
-            (LABELS_KEPT / 2, Some(true)),
-            (LABELS_KEPT, Some(true)),
+            (Duration::ZERO, Some(HAS)),
+            (LABELS_KEPT / 2, Some(HAS)),
+            (LABELS_KEPT, Some(HAS)),
             (2 * LABELS_KEPT, None),
         ] {
             let mut generations =
                 Generations { young: HashMap::new(), old: HashMap::new(), young_since: start };
-            generations.put(asked(1), true);
+            generations.put(asked(1), HAS);
             assert_eq!(generations.get(&asked(1), start + after), expect, "{after:?}");
             assert_eq!(generations.get(&asked(2), start + after), None, "another login");
         }
@@ -161,10 +177,10 @@ mod tests {
         let start = Instant::now();
         let mut generations = Generations { young: HashMap::new(), old: HashMap::new(), young_since: start };
         for number in 0..3 * LABELS_KEPT_MAX as u32 {
-            generations.put(asked(number), true);
+            generations.put(asked(number), HAS);
         }
         assert!(generations.young.len() + generations.old.len() <= 2 * LABELS_KEPT_MAX);
         assert_eq!(generations.get(&asked(0), start), None);
-        assert_eq!(generations.get(&asked(3 * LABELS_KEPT_MAX as u32 - 1), start), Some(true));
+        assert_eq!(generations.get(&asked(3 * LABELS_KEPT_MAX as u32 - 1), start), Some(HAS));
     }
 }

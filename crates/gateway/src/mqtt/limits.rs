@@ -108,8 +108,8 @@ pub(super) const PACKET_MAX: Duration = Duration::from_secs(60);
 pub(super) const ABSENT_SESSION_BYTES: usize = 1_024;
 /// Room for absent clients is counted in these, in bytes.
 pub(super) const ABSENT_UNIT_BYTES: usize = 64;
-/// How long it is remembered whether a device has a label. Long enough for a busy site to be cheap,
-/// and too short for a person who changes a label to notice.
+/// How long it is remembered whether a device has a label, if its labels do not change. Long enough
+/// for a busy site to be cheap. Short, because a change whose outcome is unknown may not be told.
 pub(super) const LABELS_KEPT: Duration = Duration::from_millis(250);
 /// Answers of that kind that are remembered, in each of two generations.
 pub(super) const LABELS_KEPT_MAX: usize = 8_192;

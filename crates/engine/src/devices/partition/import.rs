@@ -101,7 +101,7 @@ impl DevicePartition {
         self.devices.insert(profile, group);
         self.watch.register(profile);
         self.put_profile(None, profile, step);
-        self.registered_with_sessions(profile.slot, step);
+        self.registered_with_sessions(profile, step);
     }
 
     /// Writes a profile that changed, and lets those know who keep a part of it.
@@ -117,6 +117,7 @@ impl DevicePartition {
         let (relabelled, paced) = (is.labels != was.labels, is.pace != was.pace);
         self.put_links(was, is, step);
         if relabelled {
+            self.sessions_relabelled(is, step);
             // A login that is known by a label may speak for it no longer, or from now on.
             self.reach_changed(is.slot, step)?;
         }

@@ -121,6 +121,7 @@ impl Protocol {
 
     fn session(&self) -> Session {
         let address = self.connection.peer.map(|peer| peer.ip().to_canonical().to_string().into());
-        Session { number: self.connection.number, address }
+        let label = self.access.label().map(|label| Arc::new((label.key.into(), label.value.into())));
+        Session { number: self.connection.number, address, label }
     }
 }

@@ -6,15 +6,16 @@ use std::collections::VecDeque;
 use base::DeviceId;
 use commands::LaneChange;
 use fleet::index::IndexChange;
-use records::{CommandPhase, DeviceSession, DeviceSlot, DisconnectReason, Happening, Op};
+use records::{CommandPhase, DeviceProfile, DeviceSession, DeviceSlot, DisconnectReason, Happening, Op};
 use store::StoreError;
 
 use super::super::{DevicePartition, DeviceStep};
 use super::Pace;
 use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
-use crate::devices::sessions::PresenceChange;
+use crate::devices::sessions::{PresenceChange, RelabelledSessions};
 use crate::kernel::reply::Reply;
+use crate::presence::Session;
 
 /// Devices that a search looks at in a step.
 const SWEPT_PER_STEP: usize = 256;
@@ -60,7 +61,10 @@ impl DevicePartition {
             PresenceChange::Connected(device, session, _) => {
                 let was_connected = self.is_connected(device);
                 self.commands.sessions.apply(change);
+                self.bar_by_label(device, step)?;
+                let is_own = self.commands.sessions.own(device).any(|(own, _)| own.number == session.number);
                 if let Some(slot) = self.devices.find(device).map(|device| device.slot)
+                    && is_own
                     && !(was_connected && self.is_booked(slot, session.number, step)?)
                 {
                     self.session_began(slot, was_connected, step)?;
@@ -135,8 +139,9 @@ impl DevicePartition {
     }
 
     fn check_session(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
-        let Some(device) = self.devices.get(slot) else { return Ok(()) };
-        let alive = self.commands.sessions.own(&device.id).last().map(|(session, _)| session.number);
+        let Some(id) = self.devices.get(slot).map(|device| device.id.clone()) else { return Ok(()) };
+        self.bar_by_label(&id, step)?;
+        let alive = self.commands.sessions.own(&id).last().map(|(session, _)| session.number);
         let booked = self.booked_session(slot, step)?;
         if booked.as_ref().map(|session| session.number) == alive {
             step.own.indexed.push(IndexChange::Connected(slot, alive.is_some()));
@@ -177,13 +182,43 @@ impl DevicePartition {
     /// A device that has sessions already is registered.
     pub(in crate::devices::partition) fn registered_with_sessions(
         &mut self,
-        slot: DeviceSlot,
+        profile: &DeviceProfile,
         step: &mut DeviceStep<'_>,
     ) {
-        let Some(device) = self.devices.get(slot) else { return };
-        if self.commands.sessions.own(&device.id).next().is_some() {
-            self.note_connected(slot, step);
+        self.commands.sessions.relabel(profile);
+        if self.is_connected(&profile.id) {
+            self.note_connected(profile.slot, step);
         }
+    }
+
+    /// A device has other labels. A login that is known by a label may speak for it no longer, or
+    /// again: its sessions are the device's only while it does.
+    pub(in crate::devices::partition) fn sessions_relabelled(
+        &mut self,
+        profile: &DeviceProfile,
+        step: &mut DeviceStep<'_>,
+    ) {
+        let RelabelledSessions { barred, is_any_back } = self.commands.sessions.relabel(profile);
+        let was_any_barred = !barred.is_empty();
+        for (Session { address, .. }, since) in barred {
+            let reason = DisconnectReason::Kicked;
+            self.put_timeline(profile.slot, Happening::Disconnected { reason, address, since }, step);
+        }
+        if is_any_back {
+            self.note_connected(profile.slot, step);
+        } else if was_any_barred {
+            self.book_session(profile.slot, step);
+        }
+    }
+
+    /// A session may be told of after the device lost the label of its login.
+    fn bar_by_label(&mut self, device: &DeviceId, step: &DeviceStep<'_>) -> Result<(), StoreError> {
+        if self.commands.sessions.has_labelled(device)
+            && let Some(profile) = self.stored_profile(device, step)?
+        {
+            self.commands.sessions.relabel(&profile);
+        }
+        Ok(())
     }
 
     fn session_began(

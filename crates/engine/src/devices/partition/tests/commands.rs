@@ -63,7 +63,7 @@ fn plain() -> NewCommand {
 }
 
 fn session(number: u64) -> Session {
-    Session { number, address: Some("127.0.0.1:5".into()) }
+    Session { number, address: Some("127.0.0.1:5".into()), label: None }
 }
 
 fn answer(command: EntityId, ok: bool) -> ReportContent {

@@ -105,7 +105,7 @@ impl World {
         self.fleet.last_session += 1;
         let number = self.fleet.last_session;
         self.fleet.devices[index].session = Some(number);
-        let session = Session { number, address: Some("10.0.0.1:99".into()) };
+        let session = Session { number, address: Some("10.0.0.1:99".into()), label: None };
         self.tell_presence(PresenceChange::Connected(id.clone(), session, self.now()));
         let reach = match self.machine.random.below(6) {
             0 => None,

@@ -49,6 +49,29 @@ fn a_label_that_is_taken_away_closes_the_lane_of_a_login_that_had_it() {
 }
 
 #[test]
+fn a_session_is_the_devices_own_while_the_device_has_the_label_of_its_login() {
+    let mut bench = Bench::new();
+    bench.rig.label(DEVICE, "site", "12");
+    let of_site = |number| Session { label: Some(Arc::new(("site".into(), "12".into()))), ..session(number) };
+    let now = bench.rig.now();
+    bench.presence(PresenceChange::Connected(device(), of_site(1), now));
+    assert!(bench.is_shown_connected());
+    bench.rig.label(DEVICE, "site", "13");
+    assert!(!bench.is_shown_connected());
+    bench.presence(PresenceChange::Connected(device(), of_site(2), now));
+    assert!(!bench.is_shown_connected(), "the label was asked for before it changed");
+    bench.tell_in_vain(&PresenceChange::Connected(device(), of_site(3), now));
+    bench.reload();
+    assert!(!bench.is_shown_connected(), "also once its partition was loaded again");
+    assert_eq!(bench.timeline(), ["linked true", "connected", "kicked"]);
+    bench.rig.label(DEVICE, "site", "12");
+    assert!(bench.is_shown_connected());
+    bench.presence(PresenceChange::Disconnected(device(), 3, DisconnectReason::KeepAlive));
+    assert!(!bench.is_shown_connected());
+    assert_eq!(bench.timeline(), ["linked true", "connected", "kicked", "connected", "keep_alive"]);
+}
+
+#[test]
 fn a_session_that_ended_while_its_partition_was_loaded_again_is_over() {
     let mut bench = Bench::new();
     bench.connect(1);
