@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::below;
@@ -10,7 +11,7 @@ use crate::failure::Failure;
 use crate::input;
 use crate::list::{self, Row};
 use crate::screen::Screen;
-use crate::table::{Cell, FAINT, GOOD, OPEN, Table, plain};
+use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, Table, plain};
 
 #[derive(Args, Debug)]
 pub struct Desired {
@@ -95,13 +96,21 @@ impl Row for DesiredRow {
         let value = |value: &Option<Box<RawValue>>| {
             value.as_deref().map_or_else(|| Cell::maybe(None), |value| Cell::short(value.get()))
         };
-        let stands = match (self.pending, &self.desired) {
-            (true, _) => Cell::text("pending").styled(OPEN),
-            (false, Some(_)) => Cell::text("confirmed").styled(GOOD),
-            (false, None) => Cell::text("not desired").styled(FAINT),
+        let stands = match &self.desired {
+            _ if self.pending => Cell::text("pending").styled(OPEN),
+            None => Cell::text("not desired").styled(FAINT),
+            Some(desired) if is_same(desired, self.confirmed.as_deref()) => {
+                Cell::text("confirmed").styled(GOOD)
+            }
+            Some(_) => Cell::text("not taken").styled(BAD),
         };
         vec![Cell::elastic(&self.key), value(&self.desired), value(&self.confirmed), stands]
     }
+}
+
+fn is_same(desired: &RawValue, confirmed: Option<&RawValue>) -> bool {
+    let value = |text: &RawValue| serde_json::from_str::<Value>(text.get()).ok();
+    confirmed.is_some_and(|confirmed| value(desired) == value(confirmed))
 }
 
 #[cfg(test)]
@@ -114,6 +123,9 @@ mod tests {
             r#"{"key":"volume","desired":5,"confirmed":3,"pending":true}"#,
             r#"{"key":"lamp","desired":"on","confirmed":"on","pending":false}"#,
             r#"{"key":"name","desired":null,"confirmed":"gate","pending":false}"#,
+            r#"{"key":"heat","desired":7,"confirmed":5,"pending":false}"#,
+            r#"{"key":"mode","desired":[1, 2],"confirmed":[1,2],"pending":false}"#,
+            r#"{"key":"fan","desired":1,"confirmed":null,"pending":false}"#,
         ];
         let rows: Vec<_> = items
             .iter()
@@ -125,7 +137,10 @@ mod tests {
             "KEY     DESIRED  CONFIRMED\n\
              volume  5        3          pending\n\
              lamp    \"on\"     \"on\"       confirmed\n\
-             name    -        \"gate\"     not desired\n"
+             name    -        \"gate\"     not desired\n\
+             heat    7        5          not taken\n\
+             mode    [1, 2]   [1,2]      confirmed\n\
+             fan     1        -          not taken\n"
         );
     }
 }
