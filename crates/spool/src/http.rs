@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -74,6 +74,7 @@ impl SpoolHttp {
             .route("/healthz", get(healthy))
             .route("/readyz", get(healthy))
             .fallback(unknown)
+            .method_not_allowed_fallback(unknown_method)
             .with_state(self)
     }
 
@@ -199,6 +200,12 @@ async fn healthy() -> Response {
 async fn unknown() -> Response {
     let detail = "the spool takes reports, jobs and messages; ask the server for anything else";
     problem::response(&Problem::unknown("unknown_route", detail))
+}
+
+/// The router adds `Allow` on the way out.
+async fn unknown_method(method: Method) -> Response {
+    let detail = format!("this route does not take {method}; the Allow header lists what it takes");
+    problem::response(&Problem::new(405, "method_not_allowed", detail))
 }
 
 /// For callers that there is no room for.

@@ -57,6 +57,16 @@ async fn a_path_that_is_no_text_is_refused_with_a_problem() {
 }
 
 #[tokio::test]
+async fn a_method_that_a_route_does_not_take_is_refused_as_the_server_does() {
+    let rig = SpoolRig::start(&[]).await;
+    for (method, path) in [("PUT", "/v1/reports"), ("DELETE", "/v1/spool")] {
+        let answer = rig.json(method, path, "{}").await;
+        assert_eq!((answer.status, answer.text("code").as_str()), (405, "method_not_allowed"), "{path}");
+        assert!(answer.headers.contains_key("allow"), "{path}: {answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn nobody_gives_a_source_or_a_key_of_the_spool_itself() {
     let rig = SpoolRig::start(&[]).await;
     let orders = "/v1/streams/shop/orders/messages";
