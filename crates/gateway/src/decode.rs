@@ -78,6 +78,14 @@ pub fn object(bytes: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Pr
     Ok(report(device, kind, message))
 }
 
+/// Whether a whole JSON object is there and something follows it, as where several reports are sent
+/// as one.
+pub(crate) fn is_followed(bytes: &[u8]) -> bool {
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<serde::de::IgnoredAny>();
+    let is_object = bytes.trim_ascii_start().starts_with(b"{") && matches!(values.next(), Some(Ok(_)));
+    is_object && !bytes[values.byte_offset()..].trim_ascii().is_empty()
+}
+
 /// Decodes a publish: the topic says who it is from, the payload is an envelope or the value
 /// itself. `id` is the MQTT 5 user property of that name.
 ///

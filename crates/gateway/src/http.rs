@@ -158,6 +158,15 @@ async fn wrong_method(method: Method) -> Response {
     ([(ALLOW, "POST")], problem::response(&problem)).into_response()
 }
 
+/// Several reports in a body that was sent as one: the refusal says how they are sent.
+fn with_content_type(problem: Problem, bytes: &[u8]) -> Problem {
+    if problem.code != "unreadable" || !decode::is_followed(bytes) {
+        return problem;
+    }
+    let how = "several reports are NDJSON: send Content-Type: application/x-ndjson";
+    Problem { detail: format!("{}; {how}", problem.detail), ..problem }
+}
+
 /// Why a request gets a problem and not a tally.
 #[derive(Debug)]
 enum RequestRefused {
@@ -183,6 +192,7 @@ async fn take_one(
     let mut slice = Slice::new();
     let received = Received { payload: &bytes, topic: None };
     let decoded = decode::object(&bytes, None, Rules::of(&shared.engine));
+    let decoded = decoded.map_err(|problem| with_content_type(problem, &bytes));
     let device = decoded.as_ref().ok().map(|report| report.device.clone());
     match decoded {
         Ok(report) => slice.push(report, received),

@@ -26,27 +26,40 @@ pub const VALUE_DEPTH_MAX: usize = 64;
 /// `unreadable` (not JSON, a duplicate key), `value_too_large`, `value_too_deep`,
 /// `value_not_allowed` (a number beyond a double).
 pub fn value(text: &str) -> Result<Value, Problem> {
+    value_in(text, text)
+}
+
+/// The same for a value that is a piece of a message. Where it is unreadable, the refusal counts
+/// from the message's beginning.
+///
+/// # Errors
+/// As [`value`].
+pub fn value_in(message: &str, text: &str) -> Result<Value, Problem> {
     match text {
         "0" => Ok(Value::Number(0.0)),
         "1" => Ok(Value::Number(1.0)),
-        _ => parse(text),
+        _ => parse(message, text),
     }
 }
 
-fn parse(text: &str) -> Result<Value, Problem> {
+fn parse(message: &str, text: &str) -> Result<Value, Problem> {
     let mut writer = Writer::default();
     let mut parser = serde_json::Deserializer::from_str(text);
     let parsed = writer.deserialize(&mut parser).and_then(|number| parser.end().map(|()| number));
     match (parsed, writer.refused) {
         (_, Some(refused)) => Err(refused),
-        (Err(error), None) => Err(unparsed(&error)),
+        (Err(error), None) => Err(unparsed(&error, message, text)),
         (Ok(None), None) => Ok(Value::from_canonical(&writer.out)),
         (Ok(Some(number)), None) => Value::number(number).ok_or_else(out_of_range),
     }
 }
 
-fn unparsed(error: &serde_json::Error) -> Problem {
-    if error.to_string().starts_with("number out of range") { out_of_range() } else { not_json(error) }
+fn unparsed(error: &serde_json::Error, message: &str, text: &str) -> Problem {
+    if error.to_string().starts_with("number out of range") {
+        out_of_range()
+    } else {
+        not_json_in(error, message, text)
+    }
 }
 
 fn out_of_range() -> Problem {
@@ -279,13 +292,21 @@ impl<'de> Visitor<'de> for Key {
 /// Longest piece of what a JSON parser said that a detail repeats, in characters.
 const PARSER_CHARS_MAX: usize = 160;
 
-/// What a JSON parser said, without its line number: a message has one line.
+/// What a JSON parser said of a message. The place is a byte of the message, counted from 1.
 #[must_use]
-pub fn not_json(error: &serde_json::Error) -> Problem {
+pub fn not_json(error: &serde_json::Error, message: &str) -> Problem {
+    not_json_in(error, message, message)
+}
+
+/// The same of a piece of a message.
+fn not_json_in(error: &serde_json::Error, message: &str, text: &str) -> Problem {
     let said = error.to_string();
     let what = said.rsplit_once(" at line ").map_or(said.as_str(), |(what, _)| what);
     // It may repeat a string as long as the message.
     let end = what.char_indices().nth(PARSER_CHARS_MAX).map_or(what.len(), |(end, _)| end);
     let (what, dots) = (&what[..end], if end < what.len() { "..." } else { "" });
-    Problem::unreadable(format!("not readable JSON at byte {}: {what}{dots}", error.column()))
+    let start = (text.as_ptr() as usize).saturating_sub(message.as_ptr() as usize);
+    let lines_before = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+    let at = start + lines_before.map(str::len).sum::<usize>() + error.column();
+    Problem::unreadable(format!("not readable JSON at byte {at}: {what}{dots}"))
 }

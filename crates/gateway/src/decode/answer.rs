@@ -58,8 +58,8 @@ pub(super) fn answer(text: &str) -> Result<ReportContent, Problem> {
 }
 
 /// Reads what was changed at the device.
-pub(super) fn confirmed(text: &str) -> Result<ReportContent, Problem> {
-    let ConfirmedFields { key, value } = object_of(text)?;
+pub(super) fn confirmed(message: &str) -> Result<ReportContent, Problem> {
+    let ConfirmedFields { key, value } = object_of(message)?;
     let key = key.ok_or_else(|| missing("key"))?;
     let value = value.ok_or_else(|| missing("value"))?;
     let name = string_of(key).filter(|name| engine::commands::check_entry_key(name).is_ok());
@@ -73,7 +73,7 @@ pub(super) fn confirmed(text: &str) -> Result<ReportContent, Problem> {
     };
     let value = match value.get() {
         "null" => None,
-        text => Some(canonical::value(text)?.to_json().into()),
+        text => Some(canonical::value_in(message, text)?.to_json().into()),
     };
     Ok(ReportContent::Confirmed { key: (&*name).into(), value })
 }

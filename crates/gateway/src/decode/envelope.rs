@@ -19,6 +19,9 @@ use super::{Rules, canonical, not_json, quoted};
 /// unreadable.
 #[derive(Deserialize)]
 pub(super) struct Fields<'a> {
+    /// The whole message.
+    #[serde(skip)]
+    text: &'a str,
     #[serde(borrow, default, deserialize_with = "there")]
     device_id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "there")]
@@ -45,7 +48,7 @@ pub(super) fn is_object(text: &str) -> bool {
 
 impl<'a> Fields<'a> {
     pub(super) fn read(text: &'a str) -> Result<Self, Problem> {
-        object_of(text)
+        Ok(Self { text, ..object_of(text)? })
     }
 
     pub(super) fn has_data(&self) -> bool {
@@ -81,7 +84,7 @@ impl<'a> Fields<'a> {
     /// What it says. `outer` is an id that came beside the payload; it goes before the one within.
     pub(super) fn message(&self, outer: Option<&str>, rules: Rules) -> Result<ReportMessage, Problem> {
         let data = self.data.ok_or_else(|| missing("data"))?;
-        let value = canonical::value(data.get())?;
+        let value = canonical::value_in(self.text, data.get())?;
         let ts = self.ts.map(|raw| device_time(raw, rules.wall)).transpose()?;
         let inner = self.id.map(|raw| string_of(raw).ok_or_else(|| bad_report_id(raw.get()))).transpose()?;
         let inner = inner.map(|id| report_id(&id)).transpose()?;
@@ -96,7 +99,7 @@ pub(super) fn object_of<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Prob
     if !is_object(text) && serde_json::from_str::<&RawValue>(text).is_ok() {
         return Err(Problem::not_allowed("not_an_object", "a report is a JSON object, not another value"));
     }
-    serde_json::from_str(text).map_err(|error| not_json(&error))
+    serde_json::from_str(text).map_err(|error| not_json(&error, text))
 }
 
 /// What a report says, and its sender's id of it.

@@ -332,6 +332,39 @@ fn a_detail_repeats_no_more_than_a_piece_of_what_was_sent() {
 }
 
 #[test]
+fn a_detail_counts_bytes_from_the_beginning_of_the_message() {
+    let half_a_character = "{\"device_id\":\"0xA\",\n \"data\":\n\"\\ud800\"}";
+    let in_value = object(half_a_character.as_bytes(), None, RULES).expect("it names its device");
+    let ReportContent::Refused(in_value) = in_value.content else { panic!("a value") };
+    let no_value = "{\"device_id\":\"0xA\",\n\n \"data\":x}";
+    let no_json = object(no_value.as_bytes(), None, RULES).expect_err("no JSON");
+    let two = "{\"device_id\":\"0xA\",\"data\":1}\n {}";
+    let followed = object(two.as_bytes(), None, RULES).expect_err("two");
+    for (problem, text, byte) in
+        [(&*in_value, half_a_character, '"'), (&no_json, no_value, 'x'), (&followed, two, '{')]
+    {
+        let at = text.rfind(byte).expect("it has one") + 1;
+        let said = format!("not readable JSON at byte {at}: ");
+        assert!(problem.detail.starts_with(&said), "{at}: {}", problem.detail);
+    }
+}
+
+#[test]
+fn an_object_with_something_behind_it_is_found() {
+    for (body, expect) in [
+        ("{} {}", true),
+        ("\n{\"data\":1}\n{", true),
+        ("{\"data\":1}x", true),
+        ("{}\n", false),
+        ("{", false),
+        ("1 2", false),
+        ("", false),
+    ] {
+        assert_eq!(super::is_followed(body.as_bytes()), expect, "{body:?}");
+    }
+}
+
+#[test]
 fn a_detail_quotes_what_was_sent_once() {
     for (id, expect) in [(r#""zzz""#, r#": "zzz""#), ("7", r#": "7""#), (r#""a\"b""#, r#": "a\"b""#)] {
         let message = format!(r#"{{"message_id":{id},"ok":true}}"#);

@@ -64,6 +64,16 @@ async fn a_single_report_is_taken_or_refused_with_a_code() {
 }
 
 #[tokio::test]
+async fn whoever_sends_several_reports_as_one_is_told_how_to_send_them() {
+    let rig = rig().await;
+    let two = "{\"device_id\":\"0xA\",\"data\":1}\n{\"device_id\":\"0xA\",\"data\":0}\n";
+    let answer = rig.ask("POST", "/v1/reports", JSON, two).await;
+    let expect = "not readable JSON at byte 30: trailing characters; several reports are NDJSON: send \
+                  Content-Type: application/x-ndjson";
+    assert_eq!(answer.text("detail"), expect, "{answer:?}");
+}
+
+#[tokio::test]
 async fn lines_are_taken_one_by_one_and_the_bad_ones_named() {
     let rig = rig().await;
     let long = format!("{{\"device_id\":\"m1\",\"data\":1,\"pad\":\"{}\"}}", "x".repeat(64 * 1024));

@@ -95,7 +95,8 @@ impl RawForm {
         drop(object_of::<serde_json::Map<String, Json>>(text)?);
         let raw: &RawValue = object_of_raw(text)?;
         let result = compact::text(raw, "an answer", COMMAND_RESULT_BYTES_MAX)?;
-        let value: Json = serde_json::from_str(&result).map_err(|error| crate::decode::not_json(&error))?;
+        let unreadable = |error: serde_json::Error| crate::decode::not_json(&error, &result);
+        let value: Json = serde_json::from_str(&result).map_err(unreadable)?;
         let id = self.ack_id_path.in_value(&value).ok_or_else(|| missing(&self.ack_id_path.0))?;
         let known = id.as_str().and_then(|id| EntityId::from_text(COMMAND_ID_PREFIX, id));
         let command = known.ok_or_else(|| {
@@ -109,7 +110,7 @@ impl RawForm {
 }
 
 fn object_of_raw(text: &str) -> Result<&RawValue, Problem> {
-    serde_json::from_str(text).map_err(|error| crate::decode::not_json(&error))
+    serde_json::from_str(text).map_err(|error| crate::decode::not_json(&error, text))
 }
 
 fn same(one: &Json, other: &Json) -> bool {
