@@ -32,7 +32,7 @@ use crate::cursor::{NameKey, SlotKey};
 use crate::etag::{IfMatch, Tagged};
 use crate::feed::{self, Followable};
 use crate::list::{self, List, PageOfList};
-use crate::openapi::refusals::{OF_A_READ, OF_CAMPAIGNS, OF_PICKS, UNKNOWN_CAMPAIGN};
+use crate::openapi::refusals::{OF_A_PATCH, OF_A_READ, OF_CAMPAIGNS, OF_PICKS, UNKNOWN_CAMPAIGN};
 use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
@@ -63,7 +63,8 @@ pub(super) fn routes() -> Routes {
             .gives::<CampaignShape<'_>>(201, "the campaign")
             .tagged()
             .refuses(OF_PICKS)
-            .refuses(OF_CAMPAIGNS);
+            .refuses(OF_CAMPAIGNS)
+            .refuses(OF_A_PATCH);
     let changed = Call::new("Changes a campaign with its next slot; null clears")
         .only_if()
         .takes(shape::campaign_changes_schema())
@@ -71,6 +72,7 @@ pub(super) fn routes() -> Routes {
         .tagged()
         .refuses(OF_PICKS)
         .refuses(OF_CAMPAIGNS)
+        .refuses(OF_A_PATCH)
         .refuses(&[UNKNOWN_CAMPAIGN, (409, CHANGED_MEANWHILE)]);
     let listed = Call::new("Campaigns in order of id").lists::<CampaignShape<'_>>();
     let shown = Call::new("A campaign")
@@ -124,7 +126,7 @@ async fn change(
     caller: Option<Extension<Caller>>,
     body: Text,
 ) -> Result<Tagged, Refused> {
-    let mut patch = shape::change_of_campaign(&body, api.engine())?;
+    let mut patch = shape::change_of_campaign(&body, api.engine(), &id)?;
     let _held = body.into_memory();
     (patch.token, patch.only_if) = (token_of(caller.as_deref()), only_if);
     let is_told_anew = matches!(patch.receiver, Patch::Set(_));

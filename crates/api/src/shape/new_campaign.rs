@@ -57,15 +57,17 @@ fn own_words() -> [(&'static str, Schema); FIELDS.len()] {
     ]
 }
 
-/// The campaign that a body asks for; its id stands in the path if it is put there.
+/// The campaign that a body asks for; its id stands in the path if it is put there. The body may
+/// name that id too.
 pub(crate) fn new_campaign(
     text: &str,
     engine: &Engine,
     in_path: Option<&str>,
 ) -> Result<NewCampaign, Problem> {
-    let id = in_path.is_none().then_some("id");
-    let known: Vec<&str> = id.into_iter().chain(PICK_FIELDS).chain(FIELDS).collect();
-    let fields = Fields::read(text, &known)?;
+    let fields = Fields::read(text, &known_fields())?;
+    if let Some(id) = in_path {
+        check_stays(&fields, id)?;
+    }
     let mut terms = pick_terms(&fields, engine)?;
     terms.receiver = set(results(&fields, &engine.commands())?);
     let pace = pace(&fields)?.ok_or_else(|| {
@@ -89,9 +91,9 @@ pub(crate) fn new_campaign(
 
 /// What a body changes of a campaign. `selector` and `place` change together: who names one of them
 /// says what both mean from then on.
-pub(crate) fn change_of_campaign(text: &str, engine: &Engine) -> Result<CampaignPatch, Problem> {
-    let known: Vec<&str> = PICK_FIELDS.into_iter().chain(FIELDS).collect();
-    let fields = Fields::read(text, &known)?;
+pub(crate) fn change_of_campaign(text: &str, engine: &Engine, id: &str) -> Result<CampaignPatch, Problem> {
+    let fields = Fields::read(text, &known_fields())?;
+    check_stays(&fields, id)?;
     let is_named = |name: &str| fields.json(name).is_some();
     let selection = match is_named("selector") || is_named("place") {
         true => selection(&fields, engine)?.map_or(Patch::Clear, Patch::Set),
@@ -119,6 +121,22 @@ pub(crate) fn change_of_campaign(text: &str, engine: &Engine) -> Result<Campaign
         checked: None,
         only_if: OnlyIf::default(),
     })
+}
+
+fn known_fields() -> Vec<&'static str> {
+    ["id"].into_iter().chain(PICK_FIELDS).chain(FIELDS).collect()
+}
+
+/// To name the id is fine as long as it is the one in the path.
+fn check_stays(fields: &Fields<'_>, id: &str) -> Result<(), Problem> {
+    match fields.patch("id", string)? {
+        Patch::Keep => Ok(()),
+        Patch::Set(given) if given == id => Ok(()),
+        Patch::Set(_) | Patch::Clear => {
+            let detail = format!("id is {} and cannot change; leave it out", quoted(id));
+            Err(Problem::not_allowed("cannot_change", detail))
+        }
+    }
 }
 
 /// How slots lie: `every` or `over`; `None` if neither is named.

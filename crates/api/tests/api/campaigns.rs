@@ -23,6 +23,8 @@ async fn a_campaign_is_put_shown_changed_and_removed() {
     assert_eq!(server.get("/v1/campaigns/hourly").await, campaign);
     assert_eq!(server.get("/v1/campaigns").await["items"], json!([campaign]));
     let over = r#"{"payload":2,"count":60,"over":"1h"}"#;
+    let of_id = |id: &str| format!(r#"{{"id":"{id}","payload":2,"count":60,"over":"1h"}}"#);
+    let (same, other) = (of_id("hourly"), of_id("other"));
     server
         .check_all(&[
             ("PUT /v1/campaigns/hourly", over, 200, r#"{"count":60,"over":"1h","payload":2}"#),
@@ -31,7 +33,11 @@ async fn a_campaign_is_put_shown_changed_and_removed() {
             ("PATCH /v1/campaigns/hourly", r#"{"place":null}"#, 200, r#"{"every":"5m"}"#),
             ("PATCH /v1/campaigns/hourly", r#"{"count":null}"#, 422, "cannot_clear"),
             ("PATCH /v1/campaigns/hourly", r#"{"every":null}"#, 422, "cannot_clear"),
-            ("PATCH /v1/campaigns/hourly", r#"{"id":"other"}"#, 422, "unknown_field"),
+            ("PATCH /v1/campaigns/hourly", r#"{"id":"hourly","count":7}"#, 200, r#"{"count":7}"#),
+            ("PATCH /v1/campaigns/hourly", r#"{"id":"other"}"#, 422, "cannot_change"),
+            ("PATCH /v1/campaigns/hourly", r#"{"id":null}"#, 422, "cannot_change"),
+            ("PUT /v1/campaigns/hourly", same.as_str(), 200, r#"{"id":"hourly","count":60}"#),
+            ("PUT /v1/campaigns/hourly", other.as_str(), 422, "cannot_change"),
             ("PATCH /v1/campaigns/hourly", r#"{"count":0}"#, 422, "invalid_number"),
             ("POST /v1/campaigns/hourly/pause", "", 204, ""),
             ("GET /v1/campaigns/hourly", "", 200, r#"{"status":"paused"}"#),
