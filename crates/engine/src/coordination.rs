@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::limits::{CACHED_BYTES_MAX, CHANNEL_MESSAGE_BYTES_MAX, LIMIT_PER_MAX};
+use base::limits::{CACHED_BYTES_MAX, CHANNEL_MESSAGE_BYTES_MAX, EXACT_NUMBER_MAX, LIMIT_PER_MAX};
 use base::{Problem, Timestamp};
 use bytes::Bytes;
 use coordination::{ByteCache, Channels, LimitTable};
@@ -228,7 +228,11 @@ impl Coordination {
         name: &CoordinationName,
         asked: &LimitRequest,
     ) -> Result<LimitDecision, Problem> {
-        if asked.limit == 0 || asked.cost == 0 || asked.cost > asked.limit {
+        if !(1..=EXACT_NUMBER_MAX).contains(&asked.limit) {
+            let detail = format!("limit is {}; it must be 1 to {EXACT_NUMBER_MAX}", asked.limit);
+            return Err(Problem::not_allowed("invalid_number", detail));
+        }
+        if !(1..=asked.limit).contains(&asked.cost) {
             let detail = format!("cost is {}; it must be 1 to limit, which is {}", asked.cost, asked.limit);
             return Err(Problem::not_allowed("invalid_number", detail));
         }

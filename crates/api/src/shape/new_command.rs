@@ -128,7 +128,7 @@ pub(crate) fn desired_value(text: &str) -> Result<Option<Box<str>>, Problem> {
     let json = fields
         .json("value")
         .ok_or_else(|| Problem::not_allowed("missing_field", "the field value has to be there"))?;
-    Ok(match canonical::value_in(text, json)?.to_json() {
+    Ok(match canonical::value(json)?.to_json() {
         null if null == "null" => None,
         value => Some(value.into()),
     })

@@ -34,7 +34,12 @@ async fn fleet() -> Server {
 
 async fn connect(server: &Server, device: &str) {
     let device = DeviceId::new(device).expect("an id");
-    server.engine.presence().connected(device, Session { number: 1, address: None, label: None }).await.expect("told");
+    server
+        .engine
+        .presence()
+        .connected(device, Session { number: 1, address: None, label: None })
+        .await
+        .expect("told");
 }
 
 /// Encodes what a query may not hold.

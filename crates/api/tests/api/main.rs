@@ -8,6 +8,7 @@ mod commands_refused;
 mod conditions;
 mod described;
 mod desired;
+mod details;
 mod document;
 mod exports;
 mod fleet;

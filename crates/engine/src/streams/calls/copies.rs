@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::streams::copying::RESET_SHOWN;
 use ::streams::{CopyProgress, SubscriptionStart};
-use base::limits::{COPIES_MAX, REPORTS_COPIES_MAX, SEGMENTS_PER_READ_MAX};
+use base::limits::{COPIES_MAX, EXACT_NUMBER_MAX, REPORTS_COPIES_MAX, SEGMENTS_PER_READ_MAX};
 use base::{Incarnation, Problem, Timestamp};
 use fleet::Selection;
 use records::{CopyDirection, StreamCopy};
@@ -303,8 +303,9 @@ fn check(stream: &StreamName, copy: &NewCopy) -> Result<(), Problem> {
         let detail = "a copy with node self must have another stream: give stream as \"namespace/name\"";
         return Err(Problem::not_allowed("invalid_name", detail));
     }
-    if copy.rate == Some(0) {
-        return Err(Problem::not_allowed("invalid_number", "rate must be at least 1 byte in a second"));
+    if let Some(rate) = copy.rate.filter(|rate| !(1..=EXACT_NUMBER_MAX).contains(rate)) {
+        let detail = format!("rate is {rate}; it must be 1 to {EXACT_NUMBER_MAX} bytes in a second");
+        return Err(Problem::not_allowed("invalid_number", detail));
     }
     if copy.live_permille > 1_000 {
         return Err(Problem::not_allowed("invalid_number", "live_share must be from 0 to 1"));
