@@ -233,6 +233,12 @@ async fn stop_polling(engine: &Engine, device: DeviceId, number: u64) -> Result<
     engine.partition_of_device(&device).send(input).await
 }
 
+/// A device answers a command that it was never sent.
+pub(crate) fn not_its_command(id: EntityId) -> Problem {
+    let detail = format!("{} is no command that this device was sent", id.to_text(COMMAND_ID_PREFIX));
+    Problem::unknown("unknown_command", detail)
+}
+
 pub(crate) fn unknown_command(id: EntityId) -> Problem {
     let detail = format!("there is no command {}", id.to_text(COMMAND_ID_PREFIX));
     Problem::unknown("unknown_command", detail)

@@ -38,7 +38,7 @@ struct ConfirmedFields<'a> {
 
 /// Reads an answer, or progress.
 pub(super) fn answer(text: &str) -> Result<ReportContent, Problem> {
-    let AnswerFields { message_id, ok, result, progress } = object_of(text)?;
+    let AnswerFields { message_id, ok, result, progress } = object_of("an answer", text)?;
     let command = command_id(message_id.ok_or_else(|| missing("message_id"))?)?;
     let is_ok = ok.and_then(|raw| raw.get().parse::<bool>().ok());
     match (is_ok, progress, ok) {
@@ -59,7 +59,7 @@ pub(super) fn answer(text: &str) -> Result<ReportContent, Problem> {
 
 /// Reads what was changed at the device.
 pub(super) fn confirmed(message: &str) -> Result<ReportContent, Problem> {
-    let ConfirmedFields { key, value } = object_of(message)?;
+    let ConfirmedFields { key, value } = object_of("a confirmed entry", message)?;
     let key = key.ok_or_else(|| missing("key"))?;
     let value = value.ok_or_else(|| missing("value"))?;
     let name = string_of(key).filter(|name| engine::commands::check_entry_key(name).is_ok());
@@ -88,6 +88,6 @@ pub(super) fn command_id(raw: &RawValue) -> Result<EntityId, Problem> {
     let id = string_of(raw).and_then(|text| EntityId::from_text(COMMAND_ID_PREFIX, &text));
     id.ok_or_else(|| {
         let detail = format!("message_id is that of no command of this server: {}", shown(raw));
-        Problem::not_allowed(UNKNOWN_COMMAND, detail)
+        Problem::unknown(UNKNOWN_COMMAND, detail)
     })
 }

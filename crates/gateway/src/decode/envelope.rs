@@ -48,7 +48,7 @@ pub(super) fn is_object(text: &str) -> bool {
 
 impl<'a> Fields<'a> {
     pub(super) fn read(text: &'a str) -> Result<Self, Problem> {
-        Ok(Self { text, ..object_of(text)? })
+        Ok(Self { text, ..object_of("a report", text)? })
     }
 
     pub(super) fn has_data(&self) -> bool {
@@ -93,11 +93,12 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The fields of an object.
-pub(super) fn object_of<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Problem> {
+/// The fields of an object; `what` it is.
+pub(super) fn object_of<'a, T: Deserialize<'a>>(what: &str, text: &'a str) -> Result<T, Problem> {
     // serde would also take an array for the fields in their order.
     if !is_object(text) && serde_json::from_str::<&RawValue>(text).is_ok() {
-        return Err(Problem::not_allowed("not_an_object", "a report is a JSON object, not another value"));
+        let detail = format!("{what} is a JSON object, not another value");
+        return Err(Problem::not_allowed("not_an_object", detail));
     }
     serde_json::from_str(text).map_err(|error| not_json(&error, text))
 }

@@ -17,7 +17,7 @@ use store::StoreError;
 use super::devices::Devices;
 use super::outcomes::RefusedLanes;
 use super::{DevicePartition, DeviceStep};
-use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, unknown_command};
+use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, not_its_command, unknown_command};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::CommandInput;
 use crate::devices::sessions::Sessions;
@@ -361,7 +361,7 @@ impl DevicePartition {
         let routing =
             self.devices.get(slot).map(|device| hash::routing_hash(hash::device_hash(device.id.as_str())));
         if routing != Some(id.routing) {
-            return Ok(Err(unknown_command(id)));
+            return Ok(Err(not_its_command(id)));
         }
         let is_final = matches!(answer, DeviceAnswer::Final { .. });
         let outcome = self.with_lanes(step, |lanes, now, store, moved| match answer {
@@ -374,7 +374,7 @@ impl DevicePartition {
         }
         Ok(match outcome {
             AnswerOutcome::Moved | AnswerOutcome::Late | AnswerOutcome::Repeated => Ok(()),
-            AnswerOutcome::Unknown => Err(unknown_command(id)),
+            AnswerOutcome::Unknown => Err(not_its_command(id)),
         })
     }
 

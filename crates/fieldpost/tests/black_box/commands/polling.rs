@@ -68,7 +68,8 @@ async fn what_a_device_may_not_say_is_refused() {
         ("0xA", json!({"message_id": id, "ok": "yes"}), 422, "invalid_ok"),
         ("0xA", json!({"message_id": id}), 422, "missing_field"),
         ("0xA", json!({"ok": true}), 422, "missing_field"),
-        ("0xA", json!({"message_id": "7", "ok": true}), 422, "unknown_command"),
+        ("0xA", json!({"message_id": "7", "ok": true}), 404, "unknown_command"),
+        ("0xB", json!({"message_id": id, "ok": true}), 404, "unknown_command"),
         ("0xA", json!({"message_id": id, "progress": "x".repeat(1_025)}), 422, "value_too_large"),
         ("0xA", json!([1]), 422, "not_an_object"),
     ] {

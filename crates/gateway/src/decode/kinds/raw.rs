@@ -92,7 +92,7 @@ impl RawForm {
     /// Reads an answer. All of it is the result.
     pub(super) fn answer(&self, text: &str) -> Result<ReportContent, Problem> {
         // Whatever is no object is refused as such.
-        drop(object_of::<serde_json::Map<String, Json>>(text)?);
+        drop(object_of::<serde_json::Map<String, Json>>("an answer", text)?);
         let raw: &RawValue = object_of_raw(text)?;
         let result = compact::text(raw, "an answer", COMMAND_RESULT_BYTES_MAX)?;
         let unreadable = |error: serde_json::Error| crate::decode::not_json(&error, &result);
@@ -102,7 +102,7 @@ impl RawForm {
         let command = known.ok_or_else(|| {
             let shown = id.as_str().map_or_else(|| quoted(&id.to_string()), quoted);
             let detail = format!("{} is that of no command: {shown}", self.ack_id_path.0);
-            Problem::not_allowed(UNKNOWN_COMMAND, detail)
+            Problem::unknown(UNKNOWN_COMMAND, detail)
         })?;
         let said = self.ack_ok_path.in_value(&value).ok_or_else(|| missing(&self.ack_ok_path.0))?;
         Ok(ReportContent::Answer { command, ok: same(said, &self.ack_ok_value), result: Some(result) })
