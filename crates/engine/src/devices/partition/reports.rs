@@ -131,7 +131,12 @@ impl DevicePartition {
     fn unknown(&mut self, report: &Report, step: &mut DeviceStep<'_>) -> Result<DeviceSlot, Problem> {
         fleet::device_id(report.device.as_str(), self.settings.device_ids)?;
         let reports_a_value = matches!(report.content, ReportContent::Value { .. } | ReportContent::Alive);
-        if self.settings.unknown == UnknownDevice::Register && reports_a_value {
+        let registers = self.settings.unknown == UnknownDevice::Register;
+        if let (true, ReportContent::Refused(problem)) = (registers, &report.content) {
+            // Without this it would have registered the device.
+            return Err((**problem).clone());
+        }
+        if registers && reports_a_value {
             let kind = report.kind.clone().unwrap_or_else(Kind::lock);
             if let ReportContent::Value { value, .. } = &report.content {
                 fleet::check_value(&kind, value)?;

@@ -152,6 +152,15 @@ async fn an_unknown_device_is_registered_where_the_settings_say_so() {
     rig.report("new1", 1).await;
     let refused = rig.json("POST", "/v1/reports", r#"{"device_id":"new2","data":7}"#).await;
     assert_eq!((refused.status, refused.text("code").as_str()), (422, "value_not_allowed"));
+    for (fields, status, code) in [
+        (r#""data":1,"kind":"A/B""#, 422, "wrong_kind"),
+        (r#""data":{"a":1,"a":2}"#, 400, "unreadable"),
+        (r#""data":1,"ts":"yesterday""#, 422, "invalid_ts"),
+    ] {
+        let body = format!(r#"{{"device_id":"new2",{fields}}}"#);
+        let refused = rig.json("POST", "/v1/reports", &body).await;
+        assert_eq!((refused.status, refused.text("code").as_str()), (status, code), "{body}: {refused:?}");
+    }
     let devices = rig.items("/v1/devices").await;
     assert_eq!((each(&devices, "id"), each(&devices, "kind")), (vec![json!("new1")], vec![json!("lock")]));
 }

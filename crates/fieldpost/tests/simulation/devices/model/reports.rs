@@ -71,12 +71,11 @@ impl Partition {
         if self.devices.contains_key(&report.device) {
             return None;
         }
-        if self.settings.unknown == UnknownDevice::Reject
-            || matches!(report.content, ReportContent::Refused(_))
-        {
-            return Some("unknown_device");
+        match &report.content {
+            _ if self.settings.unknown == UnknownDevice::Reject => Some("unknown_device"),
+            ReportContent::Refused(problem) => Some(problem.code),
+            content => refused_value(&kind_of_unknown(report), content),
         }
-        refused_value(&kind_of_unknown(report), &report.content)
     }
 
     /// A report of a device that is registered, or is so by it; why it is refused, if it is.
