@@ -302,7 +302,7 @@ fn listen(
         let protocol = MqttIntake { intake: intake.clone(), ignored, stop: stop.subscribe() };
         listeners.spawn(listener.run(protocol, stop.subscribe()));
     }
-    let web = WebAccess::open(&[]);
+    let web = WebAccess::open(&[]).without_settings();
     web.register_metrics(&mut registry);
     let app = SpoolHttp::new(intake.clone(), Arc::clone(log), registry).routes();
     let listener = HttpListener::new(http, app, http::busy(), http::CONNECTIONS_MAX, web);

@@ -91,14 +91,19 @@ impl RefusedFile {
 fn line(record: &SpoolRecord, reason: &RefusalReason, now: Timestamp, out: &mut Vec<u8>) -> io::Result<()> {
     let body = serde_json::from_slice::<&RawValue>(&record.entry.body).ok();
     let text = body.is_none().then(|| String::from_utf8_lossy(&record.entry.body).into_owned());
+    // In place of text that is no JSON the server was sent null, of which it says something else.
+    let (status, code, detail) = match body {
+        None if reason.code == "not_an_object" => (400, "unreadable", "it is not JSON that can be read"),
+        _ => (reason.status, reason.code.as_str(), reason.detail.as_str()),
+    };
     let shape = RefusedEntry {
         at: now.to_string(),
         destination: record.entry.destination.as_str(),
         number: record.number,
         received_at: record.received.to_string(),
-        status: reason.status,
-        code: &reason.code,
-        detail: &reason.detail,
+        status,
+        code,
+        detail,
         body,
         text,
     };
@@ -145,7 +150,7 @@ mod tests {
     #[test]
     fn each_refusal_is_a_line_of_json_and_the_file_does_not_grow_for_ever() {
         let disk = SimulatedDisk::new(1);
-        let reason = RefusalReason { status: 422, code: "c".into(), detail: "d".into() };
+        let reason = RefusalReason { status: 422, code: "not_an_object".into(), detail: "d".into() };
         let refused = RefusedFile::open(Arc::new(disk.clone())).expect("it opens");
         let all = [record("{\n\"a\":1}".into()), record("no\njson".into())];
         refused.add(&[(&all[0], &reason), (&all[1], &reason)], Timestamp(0)).expect("written");
@@ -154,6 +159,8 @@ mod tests {
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!((&lines[0]["body"]["a"], &lines[0]["number"]), (&1.into(), &7.into()));
         assert_eq!((&lines[1]["text"], lines.len()), (&"no\njson".into(), 2));
+        let codes = [&lines[0]["code"], &lines[1]["code"]];
+        assert_eq!(codes, ["not_an_object", "unreadable"], "it was sent as null");
         let large = record(format!("\"{}\"", "x".repeat(FILE_BYTES_MAX as usize / 2)));
         for _ in 0..4 {
             refused.add(&[(&large, &reason)], Timestamp(0)).expect("written");

@@ -40,6 +40,8 @@ pub struct WebAccess {
     origins: Vec<HeaderValue>,
     /// A foreign origin is refused, and not only left without CORS.
     own_pages_only: bool,
+    /// The program has settings that list names and origins.
+    has_settings: bool,
     /// How the addresses of its own pages begin.
     own_scheme: &'static [u8],
     cors: Option<CorsLayer>,
@@ -57,6 +59,7 @@ impl WebAccess {
             hosts: Some(hosts),
             origins: Vec::new(),
             own_pages_only: true,
+            has_settings: true,
             own_scheme: b"http://",
             cors: None,
             refused: Counter::default(),
@@ -94,11 +97,18 @@ impl WebAccess {
             hosts: None,
             origins,
             own_pages_only: false,
+            has_settings: true,
             own_scheme: b"http://",
             cors,
             refused: Counter::default(),
             log: Arc::default(),
         }
+    }
+
+    /// For a program without settings that list names and origins: none is told of.
+    #[must_use]
+    pub fn without_settings(self) -> Self {
+        Self { has_settings: false, ..self }
     }
 
     /// Where browsers send what shows who somebody is by themselves: any other page is refused.
@@ -156,8 +166,9 @@ impl WebAccess {
             if !is_known || another.is_some() {
                 let named = host.map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
                 let named = named.unwrap_or_else(|| in_target.map(ToString::to_string).unwrap_or_default());
-                let right = "call it by its address or localhost, or list the name in http.hosts";
-                return Some(format!("Host {:?} is no name of this server; {right}", shown(&named)));
+                let (right, or) = ("call it by its address or localhost", ", or list the name in http.hosts");
+                let or = if self.has_settings { or } else { "" };
+                return Some(format!("Host {:?} is no name of this server; {right}{or}", shown(&named)));
             }
         }
         let named = host.map(HeaderValue::as_bytes);
@@ -165,8 +176,9 @@ impl WebAccess {
         let is_own = |origin: &HeaderValue| self.is_own_page(origin, named) || self.origins.contains(origin);
         let foreign = headers.get_all(ORIGIN).iter().find(|origin| !is_own(origin))?;
         let origin = String::from_utf8_lossy(foreign.as_bytes());
-        let right = "with [[auth.tokens]], list its origin in http.origins";
-        let said = || format!("a web page of {:?} may not act here; {right}", shown(&origin));
+        let right = "; with [[auth.tokens]], list its origin in http.origins";
+        let right = if self.has_settings { right } else { "" };
+        let said = || format!("a web page of {:?} may not act here{right}", shown(&origin));
         self.own_pages_only.then(said)
     }
 
@@ -287,6 +299,19 @@ mod tests {
         ] {
             assert_eq!(refused(&access, "depot.example", origin), None, "{origin}");
             assert_eq!(refused(&remembered, "depot.example", origin), expect, "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_program_without_settings_tells_of_none() {
+        let headers = |name, value| HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+        for (name, value) in [(HOST, "depot.example"), (ORIGIN, "https://depot.example")] {
+            let access = WebAccess::open(&[]);
+            let told = access.foreign(None, &headers(name.clone(), value)).expect("it is foreign");
+            assert!(told.contains(" in http."), "{told}");
+            let access = access.without_settings();
+            let told = access.foreign(None, &headers(name, value)).expect("it is foreign");
+            assert!(!told.contains("http.") && !told.contains("auth."), "{told}");
         }
     }
 

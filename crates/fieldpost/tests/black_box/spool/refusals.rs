@@ -38,7 +38,8 @@ async fn what_is_refused_for_good_is_set_aside_and_the_rest_goes_on() {
     assert_eq!(of("queue:shop/mail")["body"], json!({"payload": 2, "tries": -1}));
     assert_eq!(of("stream:shop/orders")["body"], json!({"no": "payload"}));
     assert_eq!(of("reports")["text"], "nonsense");
-    assert!(refused.iter().any(|refused| refused["text"] == line.trim()), "{refused:?}");
+    let of_line = refused.iter().find(|refused| refused["text"] == line.trim()).expect("it is kept");
+    assert_eq!((&of_line["status"], &of_line["code"]), (&400.into(), &"unreadable".into()), "{of_line}");
     for line in &refused {
         assert!(
             line["code"].is_string() && line["status"].is_u64() && line["received_at"].is_string(),
