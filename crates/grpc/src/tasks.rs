@@ -61,7 +61,8 @@ impl TasksService {
         let place = self.runs.try_take(sender, 1).ok_or_else(full)?;
         let counted = Counted::new(&self.metrics.task_runs);
         let idempotency = new_task::once(&request, caller.name())?;
-        let mut new = new_task::read(request.task.unwrap_or_default(), &self.engine)?;
+        let missing = || Problem::not_allowed("missing_field", "task has to be there");
+        let mut new = new_task::read(request.task.ok_or_else(missing)?, &self.engine)?;
         check_receiver(caller, new.terms.receiver.as_ref())?;
         caller.may_pick(new.terms.class.as_str(), new.terms.count)?;
         new.terms.token = Some(caller.name()).filter(|name| !name.is_empty()).map(Box::from);

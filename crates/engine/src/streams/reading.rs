@@ -183,11 +183,13 @@ impl StreamReader<'_> {
     fn unreadable_in(&self, storage: &str, stream: Incarnation, error: &dyn std::fmt::Display) -> Problem {
         let partition = PartitionId::of_streams(stream.partition_index());
         let row = self.store.view(partition).and_then(|view| view.stream(stream)).ok().flatten();
-        let name = row.map_or_else(String::new, |row| format!(" {}/{}", row.namespace, row.name));
+        let name = row.map(|row| format!("{}/{}", row.namespace, row.name));
         if let Some(left_out) = self.context.unreadable.take((), Instant::now()) {
+            let name = name.as_deref();
             error!(name, stream = stream.0, storage, %error, left_out, "messages of a stream cannot be read");
         }
-        let detail = format!("storage {storage:?}: messages of stream{name} cannot be read: {error}");
+        let of = name.map(|name| format!(" {name}")).unwrap_or_default();
+        let detail = format!("storage {storage:?}: messages of stream{of} cannot be read: {error}");
         Problem::new(503, "storage_unavailable", detail)
     }
 }

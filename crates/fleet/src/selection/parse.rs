@@ -6,6 +6,7 @@ use base::Problem;
 
 use super::{Requirement, Selection, SelectionKey, Test};
 use crate::Refusal;
+use crate::id::shown;
 use crate::label::is_key;
 
 /// Longest selector, in bytes: it names hundreds of values, and is still read by people.
@@ -90,8 +91,11 @@ impl<'a> SelectorReader<'a> {
         let begin = self.at;
         let name = self.word();
         if !is_key(name) {
-            let what =
-                if name.is_empty() { "expected a key".to_owned() } else { format!("{name:?} is no key") };
+            let what = if name.is_empty() {
+                "expected a key".to_owned()
+            } else {
+                format!("{} is no key", shown(name))
+            };
             let what = format!("{what}: a label's, or kind, connection, connected, answering or client");
             return Err(SelectorFault { at: begin, what });
         }
@@ -137,7 +141,7 @@ impl<'a> SelectorReader<'a> {
         let value = if self.peek() == Some('"') { self.quoted()? } else { self.word().to_owned() };
         self.skip_spaces();
         if let Some(known) = key.values().filter(|known| !known.contains(&&*value)) {
-            let what = format!("{} is one of {}, not {value:?}", key.as_str(), known.join(", "));
+            let what = format!("{} is one of {}, not {}", key.as_str(), known.join(", "), shown(&value));
             return Err(SelectorFault { at: begin, what });
         }
         Ok(value.into())

@@ -97,6 +97,10 @@ fn an_unreadable_selector_is_refused_with_the_position() {
         let position = format!("at character {at}:");
         assert!(problem.detail.contains(&position), "{selector}: {}", problem.detail);
     }
+    for long in ["x".repeat(5_000), format!("kind=lock,connected={}", "x".repeat(5_000))] {
+        let detail = Selection::parse(&long).expect_err("no selector").detail;
+        assert!(detail.len() < 300, "{} bytes", detail.len());
+    }
     let long = format!("a in ({})", "x,".repeat(SELECTOR_BYTES_MAX));
     assert_eq!(Selection::parse(&long).map_err(|problem| problem.code), Err("bad_selector"));
 }

@@ -86,9 +86,13 @@ impl CoordinationCalls {
         may(caller, &asked.namespace)?;
         let name = CoordinationName::new(&asked.namespace, &asked.name)?;
         let per = asked.per.as_ref().ok_or_else(|| missing("per"))?;
-        let kind = match asked.kind() {
-            proto::LimitKind::Smooth => LimitKind::Smooth,
-            proto::LimitKind::Window => LimitKind::Window,
+        let kind = match proto::LimitKind::try_from(asked.kind) {
+            Ok(proto::LimitKind::Smooth) => LimitKind::Smooth,
+            Ok(proto::LimitKind::Window) => LimitKind::Window,
+            Err(_) => {
+                let detail = format!("kind must be 0 or 1, not {}", asked.kind);
+                return Err(Problem::not_allowed("unknown_word", detail));
+            }
         };
         let (limit, cost) = (asked.limit, asked.cost.unwrap_or(1));
         let asked = LimitRequest { limit, per: read_span("per", per)?, cost, kind };

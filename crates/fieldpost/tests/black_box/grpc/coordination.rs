@@ -96,6 +96,9 @@ async fn limits_values_channels_and_controls_are_those_of_http() {
         allowed.push(calls.ask_limit(ask_limit(cost)).await.expect("answered").into_inner().allowed);
     }
     assert_eq!(allowed, [true, false, true]);
+    let of_no_kind = AskLimitRequest { kind: 9, ..ask_limit(1) };
+    let unknown = (Code::InvalidArgument, "unknown_word".to_owned());
+    assert_eq!(refused(calls.ask_limit(of_no_kind).await), unknown);
     let csv = PutCachedRequest { content_type: "text/csv".into(), ..put("user:7", b"a,b") };
     calls.put_cached(csv).await.expect("put");
     let again = PutCachedRequest { if_absent: true, ..put("user:7", b"x") };

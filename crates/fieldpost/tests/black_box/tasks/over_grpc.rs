@@ -88,4 +88,6 @@ async fn a_task_that_cannot_be_is_refused_as_over_http() {
         let told = refused(tasks.run(request).await);
         assert_eq!(told, (Code::InvalidArgument, code.to_owned()));
     }
+    let no_task = refused(tasks.run(RunTaskRequest::default()).await);
+    assert_eq!(no_task, (Code::InvalidArgument, "missing_field".to_owned()));
 }
