@@ -32,8 +32,21 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// `unreadable`, `not_an_object` or `unknown_field`.
     pub(crate) fn read(text: &'a str, known: &[&str]) -> Result<Self, Problem> {
-        let members = members(text, &|name| known.contains(&name)).map_err(|error| unreadable(&error))?;
-        let members = members.ok_or_else(|| not_an_object("the body", what(text)))?;
+        Self::of("the body", text, known)
+    }
+
+    /// The same of a line of a body.
+    ///
+    /// # Errors
+    /// As [`Fields::read`].
+    pub(crate) fn read_line(text: &'a str, known: &[&str]) -> Result<Self, Problem> {
+        Self::of("the line", text, known)
+    }
+
+    fn of(subject: &str, text: &'a str, known: &[&str]) -> Result<Self, Problem> {
+        let members = members(text, &|name| known.contains(&name));
+        let members = members.map_err(|error| unreadable(subject, &error))?;
+        let members = members.ok_or_else(|| not_an_object(subject, what(text)))?;
         match members.left_out {
             None => Ok(Self(members.kept)),
             Some(name) => {
@@ -87,6 +100,24 @@ impl<'a> Fields<'a> {
 /// See [`Fields::read`].
 pub(crate) fn or_nothing<'a>(text: &'a str, known: &[&str]) -> Result<Fields<'a>, Problem> {
     if text.trim_ascii().is_empty() { Ok(Fields(BTreeMap::new())) } else { Fields::read(text, known) }
+}
+
+/// What `read` makes of an object in a body that may have the fields in `known`. A refusal says
+/// which object it is; `right` is what it has to be.
+///
+/// # Errors
+/// `wrong_type`, see [`Fields::read`], and what `read` says.
+pub(crate) fn within<T>(
+    name: &str,
+    json: &str,
+    (right, known): (&str, &[&str]),
+    read: impl FnOnce(&Fields<'_>) -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    if !json.starts_with('{') {
+        return Err(wrong_type(name, json, right));
+    }
+    let read = Fields::of("it", json, known).and_then(|fields| read(&fields));
+    read.map_err(|problem| Problem { detail: format!("{name}: {}", problem.detail), ..problem })
 }
 
 /// Reads the JSON text of the field with that name, which is not null.
@@ -268,7 +299,7 @@ pub(crate) fn object_members<'a>(
     name: &str,
     json: &'a str,
 ) -> Result<BTreeMap<String, &'a RawValue>, Problem> {
-    let members = members(json, &|_| true).map_err(|error| unreadable(&error))?;
+    let members = members(json, &|_| true).map_err(|error| unreadable("the body", &error))?;
     let members = members.ok_or_else(|| wrong_type(name, json, "an object"))?;
     match members.left_out {
         None => Ok(members.kept),
@@ -281,7 +312,7 @@ pub(crate) fn object_members<'a>(
 
 /// Labels as a merge patch names them: an object of strings, null where a label goes.
 pub(crate) fn label_changes(name: &str, json: &str) -> Result<Vec<(String, Option<String>)>, Problem> {
-    let members = members(json, &|_| true).map_err(|error| unreadable(&error))?;
+    let members = members(json, &|_| true).map_err(|error| unreadable("the body", &error))?;
     let members = members.ok_or_else(|| wrong_type(name, json, "an object of strings"))?;
     if members.left_out.is_some() {
         let detail = format!("{name} has over {MEMBERS_MAX} members; a device may have far fewer labels");
@@ -319,8 +350,8 @@ pub(crate) fn not_an_object(subject: &str, what: &str) -> Problem {
     Problem::not_allowed("not_an_object", format!("{subject} is {what}; it must be an object"))
 }
 
-pub(crate) fn unreadable(error: &serde_json::Error) -> Problem {
-    Problem::unreadable(format!("the body is not JSON that can be read: {error}"))
+pub(crate) fn unreadable(subject: &str, error: &serde_json::Error) -> Problem {
+    Problem::unreadable(format!("{subject} is not JSON that can be read: {error}"))
 }
 
 /// The type of a JSON value, in words.

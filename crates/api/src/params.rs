@@ -310,8 +310,11 @@ impl Params {
     /// `unknown_parameter`.
     pub(crate) fn end(&self) -> Result<(), Problem> {
         let Some((name, _)) = self.given.first() else { return Ok(()) };
-        let known = self.known.join(", ");
-        let detail = format!("there is no parameter {} here; known are {known}", quoted(name));
+        let known = match self.known.as_slice() {
+            [] => "this call takes none".to_owned(),
+            known => format!("known are {}", known.join(", ")),
+        };
+        let detail = format!("there is no parameter {} here; {known}", quoted(name));
         Err(Problem::not_allowed("unknown_parameter", detail))
     }
 
@@ -330,7 +333,9 @@ impl Params {
     /// # Errors
     /// `invalid_parameter`.
     pub(crate) fn duration(&mut self, name: &'static str) -> Result<Option<Duration>, Problem> {
-        self.take(name, "a duration such as 30s or 1h", |text| base::duration::parse(text).ok())
+        self.take(name, "a duration of up to ten years, such as 30s or 1h", |text| {
+            base::duration::parse(text).ok()
+        })
     }
 
     /// What ids begin with.

@@ -121,13 +121,16 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
     list::answer(&api, params.page()?, BulkList(api.queries())).await
 }
 
+const ASSIGNMENTS: (&str, fn(&RolloutWork) -> bool) =
+    ("bulk assignment", |work| matches!(work, RolloutWork::Entries(_)));
+
 async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
-    let found = present(&api, id, |work| matches!(work, RolloutWork::Entries(_))).await?;
+    let found = present(&api, id, ASSIGNMENTS).await?;
     Ok(Answer::ok(&BulkShape::from(&found)))
 }
 
 async fn cancel(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
-    let found = present(&api, id, |work| matches!(work, RolloutWork::Entries(_))).await?;
+    let found = present(&api, id, ASSIGNMENTS).await?;
     api.engine().rollouts().call(&found.rollout.id, RolloutCall::Cancel).await?;
     Ok(Answer::nothing())
 }

@@ -53,7 +53,7 @@ async fn publish(
     NameInPath(channel): NameInPath,
     body: Text,
 ) -> Result<Answer, Refused> {
-    serde_json::from_str::<&RawValue>(&body).map_err(|error| unreadable(&error))?;
+    serde_json::from_str::<&RawValue>(&body).map_err(|error| unreadable("the body", &error))?;
     // Line breaks stand only between the parts of a JSON text, and would end a line of an event.
     let message = body.trim().replace(['\n', '\r'], " ");
     let receivers = api.engine().coordination().publish(&channel, &Bytes::from(message)).await?;

@@ -150,28 +150,30 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
 }
 
 async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
-    let found = present(&api, id, |work| matches!(work, RolloutWork::Command(_))).await?;
+    let found = present(&api, id, ROLLOUTS).await?;
     Ok(Answer::ok(&RolloutShape::from(&found)))
 }
 
-/// A rollout of that work.
+const ROLLOUTS: (&str, fn(&RolloutWork) -> bool) =
+    ("rollout", |work| matches!(work, RolloutWork::Command(_)));
+
+/// A rollout of that work, which people call so.
 pub(super) async fn present(
     api: &ApiState,
     id: String,
-    is_meant: fn(&RolloutWork) -> bool,
+    (what, is_meant): (&'static str, fn(&RolloutWork) -> bool),
 ) -> Result<TrackedRollout, Problem> {
     let queries = api.queries();
     let found = api.shared.lookups.run(move || {
         let found = queries.rollout(&id)?.filter(|found| is_meant(&found.rollout.work));
-        found.ok_or_else(|| {
-            Problem::unknown("unknown_rollout", format!("there is no rollout {}", quoted(&id)))
-        })
+        found
+            .ok_or_else(|| Problem::unknown("unknown_rollout", format!("there is no {what} {}", quoted(&id))))
     });
     found.await
 }
 
 async fn call(api: &ApiState, id: String, call: RolloutCall) -> Result<Answer, Refused> {
-    let found = present(api, id, |work| matches!(work, RolloutWork::Command(_))).await?;
+    let found = present(api, id, ROLLOUTS).await?;
     api.engine().rollouts().call(&found.rollout.id, call).await?;
     Ok(Answer::nothing())
 }
@@ -225,7 +227,7 @@ async fn list_devices(
 ) -> Result<Response, Refused> {
     let status = params.word("status", &MemberStatus::ALL, MemberStatus::as_str)?;
     let page = params.page()?;
-    let found = present(&api, rollout, |work| matches!(work, RolloutWork::Command(_))).await?;
+    let found = present(&api, rollout, ROLLOUTS).await?;
     let devices = RolloutDeviceList { queries: api.queries(), rollout: found.rollout.id.to_string(), status };
     list::answer(&api, page, devices).await
 }

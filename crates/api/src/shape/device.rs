@@ -13,7 +13,7 @@ use utoipa::openapi::Schema;
 
 use super::text::{Data, Time, of_millis};
 use crate::fields::{
-    Fields, any_whole, duration, label_changes, labels, report_interval, string, strings, time, wrong_type,
+    Fields, any_whole, duration, label_changes, labels, report_interval, string, strings, time, within,
 };
 use crate::openapi::words;
 use crate::row::{Cells, Row};
@@ -192,7 +192,7 @@ fn device_in(fields: &Fields<'_>) -> Result<NewDevice, Problem> {
 
 /// A device as a line of an import describes it.
 pub(crate) fn import_device(text: &str) -> Result<ImportDevice, Problem> {
-    let fields = Fields::read(text, &IMPORT_FIELDS)?;
+    let fields = Fields::read_line(text, &IMPORT_FIELDS)?;
     Ok(ImportDevice {
         device: device_in(&fields)?,
         clients: fields.optional("clients", strings)?,
@@ -214,10 +214,8 @@ pub(crate) fn change_of_device(text: &str) -> Result<DevicePatch, Problem> {
 }
 
 fn pace(name: &str, json: &str) -> Result<PaceChange, Problem> {
-    if !json.starts_with('{') {
-        return Err(wrong_type(name, json, "an object with window and gap, or null"));
-    }
-    let fields = Fields::read(json, &["window", "gap"])?;
-    let window = |name: &str, json: &str| any_whole(name, json, &(1..=COMMANDS_IN_FLIGHT_MAX.into()));
-    Ok(PaceChange { in_flight: fields.patch("window", window)?, gap: fields.patch("gap", duration)? })
+    within(name, json, ("an object with window and gap, or null", &["window", "gap"]), |fields| {
+        let window = |name: &str, json: &str| any_whole(name, json, &(1..=COMMANDS_IN_FLIGHT_MAX.into()));
+        Ok(PaceChange { in_flight: fields.patch("window", window)?, gap: fields.patch("gap", duration)? })
+    })
 }

@@ -147,7 +147,7 @@ impl<'a, T> Body<'a, T> {
         read: impl Fn(&Members<'_>) -> Result<T, Problem>,
     ) -> Result<Self, Problem> {
         let mut members = Members::of(Find { what: Sought::Body, grammar });
-        match found(text, &mut members, &read)? {
+        match found(("the body", text), &mut members, &read)? {
             Found::Object { many: None } => Ok(Self::One(read(&members)?, members)),
             Found::Object { many: Some(many) } => match members.foreign_name() {
                 None => Ok(Self::Many { items: all_of(*many, grammar)?, beside: members }),
@@ -172,7 +172,7 @@ impl<'a, T> Body<'a, T> {
 /// `unreadable` or `not_an_object`.
 pub(super) fn read_line<'a>(text: &'a str, grammar: &'static Grammar) -> Result<Members<'a>, Problem> {
     let mut members = Members::of(Find { what: Sought::Item, grammar });
-    match found::<()>(text, &mut members, &|_| Ok(()))? {
+    match found::<()>(("the line", text), &mut members, &|_| Ok(()))? {
         Found::Object { .. } => Ok(members),
         Found::Array { .. } => Err(not_an_object("the line", "an array")),
         Found::Other(what) => Err(not_an_object("the line", what)),
@@ -191,14 +191,14 @@ pub(super) fn payload_of<'a>(members: &Members<'a>) -> Result<GivenPayload<'a>, 
 }
 
 fn found<'a, T>(
-    text: &'a str,
+    (subject, text): (&str, &'a str),
     members: &mut Members<'a>,
     read: ReadItem<'_, T>,
 ) -> Result<Found<T>, Problem> {
     let mut parser = serde_json::Deserializer::from_str(text);
     let found = Parse { members, read, are_many: false }.deserialize(&mut parser);
     let found = found.and_then(|found| parser.end().map(|()| found));
-    found.map_err(|error| unreadable(&error))
+    found.map_err(|error| unreadable(subject, &error))
 }
 
 fn all_of<T>(found: Found<T>, grammar: &Grammar) -> Result<Vec<T>, Problem> {

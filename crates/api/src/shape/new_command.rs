@@ -11,7 +11,7 @@ use utoipa::openapi::Schema;
 
 use super::client::secret;
 use super::payload::compact;
-use crate::fields::{Fields, count_told, duration, number_between, string, time, wrong_type};
+use crate::fields::{Fields, count_told, duration, number_between, string, time, within};
 use crate::openapi::words;
 
 /// The fields of a command.
@@ -95,26 +95,27 @@ fn receiver_among(
     (places, known): (&str, &[&str]),
     commands: &Commands,
 ) -> Result<OutcomeReceiver, Problem> {
-    if !json.starts_with('{') {
-        return Err(wrong_type(name, json, &format!("an object with {places}")));
-    }
-    let fields = Fields::read(json, known)?;
-    let given = fields.optional("secret", secret)?;
-    let [url, queue, stream] = ["url", "queue", "stream"].map(|field| fields.optional(field, string));
-    match (url?, queue?, stream?) {
-        (Some(url), None, None) => commands.receiver_at(url, given),
-        (None, Some(_), None) | (None, None, Some(_)) if given.is_some() => {
-            let detail = format!("{name} has a secret without a url, to which it belongs; leave it out");
-            Err(Problem::not_allowed("conflicting_fields", detail))
+    let right = format!("an object with {places}");
+    within(name, json, (right.as_str(), known), |fields| {
+        let given = fields.optional("secret", secret)?;
+        let [url, queue, stream] = ["url", "queue", "stream"].map(|field| fields.optional(field, string));
+        match (url?, queue?, stream?) {
+            (Some(url), None, None) => commands.receiver_at(url, given),
+            (None, Some(_), None) | (None, None, Some(_)) if given.is_some() => {
+                let detail = "there is a secret without a url, to which it belongs; leave it out";
+                Err(Problem::not_allowed("conflicting_fields", detail))
+            }
+            (None, Some(queue), None) => receiver_queue(&queue),
+            (None, None, Some(stream)) => receiver_stream(&stream),
+            (None, None, None) => {
+                Err(Problem::not_allowed("missing_field", format!("{places} has to be there")))
+            }
+            _ => {
+                let detail = format!("there is more than one place; give one of {places}");
+                Err(Problem::not_allowed("conflicting_fields", detail))
+            }
         }
-        (None, Some(queue), None) => receiver_queue(&queue),
-        (None, None, Some(stream)) => receiver_stream(&stream),
-        (None, None, None) => Err(Problem::not_allowed("missing_field", format!("{name} needs {places}"))),
-        _ => {
-            let detail = format!("{name} says more than one place; give one of {places}");
-            Err(Problem::not_allowed("conflicting_fields", detail))
-        }
-    }
+    })
 }
 
 /// The schema of a desired value.
@@ -128,7 +129,12 @@ pub(crate) fn desired_value(text: &str) -> Result<Option<Box<str>>, Problem> {
     let json = fields
         .json("value")
         .ok_or_else(|| Problem::not_allowed("missing_field", "the field value has to be there"))?;
-    Ok(match canonical::value(json)?.to_json() {
+    desired_value_in(text, json)
+}
+
+/// The same of the JSON text of a value in a body or a line.
+pub(super) fn desired_value_in(text: &str, json: &str) -> Result<Option<Box<str>>, Problem> {
+    Ok(match canonical::value_in(text, json)?.to_json() {
         null if null == "null" => None,
         value => Some(value.into()),
     })

@@ -9,7 +9,7 @@ use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
 use super::members::{Body, Grammar, GrammarField, Members, payload_of, read_line};
-use crate::fields::{any_whole, object_members, string, time, wrong_type};
+use crate::fields::{object_members, string, time, wrong_type};
 use crate::openapi::words;
 
 /// A body that appends.
@@ -118,12 +118,18 @@ fn external_id(name: &str, json: &str) -> Result<OwnedExternalId, Problem> {
 }
 
 /// The id of a message, as it is shown or as a number; 0 is before the first.
-fn message_id(name: &str, json: &str) -> Result<u64, Problem> {
+pub(super) fn message_id(name: &str, json: &str) -> Result<u64, Problem> {
     let digits = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(json);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong_type(name, json, "the id of a message, such as \"42\""));
+        const RIGHT: &str = "the id of a message, such as \"42\"";
+        let Ok(text) = string(name, json) else { return Err(wrong_type(name, json, RIGHT)) };
+        let detail = format!("{name} is {}; it must be {RIGHT}", quoted(&text));
+        return Err(Problem::not_allowed("wrong_type", detail));
     }
-    any_whole(name, digits, &(0..=u64::MAX))
+    digits.parse().map_err(|_| {
+        let detail = format!("{name} is {}; no message has such an id", quoted(digits));
+        Problem::not_allowed("invalid_number", detail)
+    })
 }
 
 /// Names with their texts, in the order of the sender.

@@ -9,8 +9,8 @@ use engine::rollouts::{NewRollout, named_devices, request_hash, share_ppm};
 use serde_json::value::RawValue;
 use utoipa::openapi::Schema;
 
-use super::new_command::{COMMAND_FIELDS, command_of, desired_value};
-use crate::fields::{Fields, boolean, count, duration, some_duration, string, strings, wrong_type};
+use super::new_command::{COMMAND_FIELDS, command_of, desired_value_in};
+use crate::fields::{Fields, boolean, count, duration, some_duration, string, strings, within, wrong_type};
 use crate::openapi::words;
 
 const FIELDS: [&str; 9] =
@@ -81,19 +81,18 @@ pub(crate) fn new_rollout(text: &str, engine: &Engine) -> Result<NewRollout, Pro
 fn stages(name: &str, json: &str) -> Result<Vec<RolloutStage>, Problem> {
     let items: Vec<&RawValue> =
         serde_json::from_str(json).map_err(|_| wrong_type(name, json, "an array of stages"))?;
-    items.into_iter().map(|item| stage(item.get())).collect()
+    (1..).zip(items).map(|(item, one)| stage(&format!("{name}, item {item}"), one.get())).collect()
 }
 
-fn stage(json: &str) -> Result<RolloutStage, Problem> {
-    if !json.starts_with('{') {
-        return Err(wrong_type("a stage", json, "an object with share, and soak and approve if wanted"));
-    }
-    let fields = Fields::read(json, &["share", "soak", "approve"])?;
-    let soak = fields.optional("soak", duration)?.unwrap_or_default();
-    Ok(RolloutStage {
-        share_ppm: fields.required("share", share)?,
-        soak_ms: u64::try_from(soak.as_millis()).unwrap_or(u64::MAX),
-        approve: fields.optional("approve", boolean)?.unwrap_or_default(),
+fn stage(name: &str, json: &str) -> Result<RolloutStage, Problem> {
+    let right = "an object with share, and soak and approve if wanted";
+    within(name, json, (right, &["share", "soak", "approve"]), |fields| {
+        let soak = fields.optional("soak", duration)?.unwrap_or_default();
+        Ok(RolloutStage {
+            share_ppm: fields.required("share", share)?,
+            soak_ms: u64::try_from(soak.as_millis()).unwrap_or(u64::MAX),
+            approve: fields.optional("approve", boolean)?.unwrap_or_default(),
+        })
     })
 }
 
@@ -114,26 +113,23 @@ fn share_from(name: &str, json: &str, least: f64) -> Result<u32, Problem> {
 }
 
 fn window(name: &str, json: &str) -> Result<RolloutWindow, Problem> {
-    if !json.starts_with('{') {
-        return Err(wrong_type(name, json, "an object with cron, for, and tz if wanted"));
-    }
-    let fields = Fields::read(json, &["cron", "for", "tz"])?;
-    let open_for = fields.required("for", some_duration)?;
-    Ok(RolloutWindow {
-        cron: fields.required("cron", string)?.into(),
-        for_ms: u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX),
-        tz: fields.optional("tz", string)?.map(String::into_boxed_str),
+    within(name, json, ("an object with cron, for, and tz if wanted", &["cron", "for", "tz"]), |fields| {
+        let open_for = fields.required("for", some_duration)?;
+        Ok(RolloutWindow {
+            cron: fields.required("cron", string)?.into(),
+            for_ms: u64::try_from(open_for.as_millis()).unwrap_or(u64::MAX),
+            tz: fields.optional("tz", string)?.map(String::into_boxed_str),
+        })
     })
 }
 
 fn stop(name: &str, json: &str) -> Result<RolloutStop, Problem> {
-    if !json.starts_with('{') {
-        return Err(wrong_type(name, json, "an object with failed_share, and after if wanted"));
-    }
-    let fields = Fields::read(json, &["failed_share", "after"])?;
-    Ok(RolloutStop {
-        failed_ppm: fields.required("failed_share", share_or_none)?,
-        after: fields.optional("after", count)?.unwrap_or(1),
+    let right = "an object with failed_share, and after if wanted";
+    within(name, json, (right, &["failed_share", "after"]), |fields| {
+        Ok(RolloutStop {
+            failed_ppm: fields.required("failed_share", share_or_none)?,
+            after: fields.optional("after", count)?.unwrap_or(1),
+        })
     })
 }
 
@@ -173,12 +169,12 @@ fn bulk_entry(line: &str) -> Result<RolloutEntry, Problem> {
         let detail = format!("a line has at most {} bytes", base::limits::NDJSON_LINE_BYTES_MAX);
         return Err(Problem::not_allowed("line_too_long", detail));
     }
-    let fields = Fields::read(line, &["key", "value"])?;
+    let fields = Fields::read_line(line, &["key", "value"])?;
     let key = fields.required("key", string)?;
     engine::commands::check_entry_key(&key)?;
     let json = fields.json("value");
     let json = json.ok_or_else(|| {
         Problem::not_allowed("missing_field", "the field value has to be there; null deletes the entry")
     })?;
-    Ok(RolloutEntry { key: key.into(), value: desired_value(&format!("{{\"value\":{json}}}"))? })
+    Ok(RolloutEntry { key: key.into(), value: desired_value_in(line, json)? })
 }

@@ -11,7 +11,7 @@ use utoipa::openapi::Schema;
 
 use super::new_job::one_of;
 use super::text::of_millis;
-use crate::fields::{Fields, boolean, count, duration, string, wrong_type};
+use crate::fields::{Fields, boolean, count, duration, string, within, wrong_type};
 use crate::openapi::words;
 use crate::row::Cells;
 
@@ -149,7 +149,7 @@ pub(crate) fn stream_settings(body: &str) -> Result<StreamSettings, Problem> {
 
 fn block(name: &str, json: &str) -> Result<BlockBounds, Problem> {
     let usual = StreamSettings::default().block;
-    within(name, json, &["bytes", "age", "messages"], |fields| {
+    within(name, json, ("an object", &["bytes", "age", "messages"]), |fields| {
         Ok(BlockBounds {
             bytes: fields.optional("bytes", bytes)?.unwrap_or(usual.bytes),
             age_ms: fields.optional("age", millis)?.unwrap_or(usual.age_ms),
@@ -160,7 +160,7 @@ fn block(name: &str, json: &str) -> Result<BlockBounds, Problem> {
 
 fn keep(name: &str, json: &str) -> Result<KeepBounds, Problem> {
     let usual = StreamSettings::default().keep;
-    within(name, json, &["age", "bytes", "until_copied"], |fields| {
+    within(name, json, ("an object", &["age", "bytes", "until_copied"]), |fields| {
         Ok(KeepBounds {
             age_ms: or_unset(&fields.patch("age", millis)?, usual.age_ms),
             bytes: or_unset(&fields.patch("bytes", bytes)?, usual.bytes),
@@ -178,21 +178,6 @@ fn or_unset(given: &Patch<u64>, usual: Option<u64>) -> Option<u64> {
     }
 }
 
-/// What `read` makes of an object in a body; a refusal says which object it is.
-fn within<T>(
-    name: &str,
-    json: &str,
-    known: &[&str],
-    read: impl FnOnce(&Fields<'_>) -> Result<T, Problem>,
-) -> Result<T, Problem> {
-    if !json.starts_with('{') {
-        return Err(wrong_type(name, json, "an object"));
-    }
-    Fields::read(json, known)
-        .and_then(|fields| read(&fields))
-        .map_err(|Problem { status, code, detail }| Problem::new(status, code, format!("{name}: {detail}")))
-}
-
 /// Where blocks of some age go. Which storages there are, the engine knows.
 fn moves(fields: &Fields<'_>) -> Result<Vec<StreamMove>, Problem> {
     let moves: Vec<&RawValue> = match fields.json("move") {
@@ -202,7 +187,7 @@ fn moves(fields: &Fields<'_>) -> Result<Vec<StreamMove>, Problem> {
         }
     };
     let each = (1..).zip(&moves).map(|(item, one)| {
-        within(&format!("move, item {item}"), one.get(), &["after", "to"], |one| {
+        within(&format!("move, item {item}"), one.get(), ("an object", &["after", "to"]), |one| {
             let (after_ms, to) = (one.required("after", millis)?, one.required("to", string)?);
             Ok(StreamMove { after_ms, to: (*to).into() })
         })

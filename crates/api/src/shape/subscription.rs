@@ -18,9 +18,10 @@ use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 
 use super::client::{SECRET_PREFIX, secret};
+use super::new_message::message_id;
 use super::text::Time;
 use crate::fields::{
-    Fields, any_whole, boolean, duration, or_nothing, string, time, whole_within, wrong_type,
+    Fields, any_whole, boolean, duration, or_nothing, string, time, whole_within, within, wrong_type,
 };
 use crate::openapi::words;
 use crate::row::{Cells, Row};
@@ -163,17 +164,15 @@ pub(crate) fn new_subscription(
 }
 
 fn new_push(json: &str, commands: &Commands) -> Result<Option<NewSubscriptionPush>, Problem> {
-    if !json.starts_with('{') {
-        return Err(wrong_type("push", json, "an object with url"));
-    }
-    let fields = Fields::read(json, &["url", "max", "secret"])?;
-    let given = fields.optional("secret", secret)?;
-    let max = |name: &str, json: &str| any_whole(name, json, &(1..=MESSAGES_PER_PUSH_MAX.into()));
-    let max = fields.optional("max", max)?.unwrap_or(NewSubscriptionPush::MAX.into());
-    let max = u32::try_from(max).unwrap_or(u32::MAX);
-    let is_made = given.is_none();
-    let receiver = commands.receiver_at(fields.required("url", string)?, given)?;
-    Ok(NewSubscriptionPush::to(receiver, max, is_made))
+    within("push", json, ("an object with url", &["url", "max", "secret"]), |fields| {
+        let given = fields.optional("secret", secret)?;
+        let max = |name: &str, json: &str| any_whole(name, json, &(1..=MESSAGES_PER_PUSH_MAX.into()));
+        let max = fields.optional("max", max)?.unwrap_or(NewSubscriptionPush::MAX.into());
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        let is_made = given.is_none();
+        let receiver = commands.receiver_at(fields.required("url", string)?, given)?;
+        Ok(NewSubscriptionPush::to(receiver, max, is_made))
+    })
 }
 
 /// `"start"`, `"end"`, the id of the last message that is read, or a time.
@@ -196,17 +195,6 @@ pub(super) fn from(name: &str, json: &str) -> Result<SubscriptionFrom, Problem> 
 fn segments(name: &str, json: &str) -> Result<Vec<Box<str>>, Problem> {
     let text = string(name, json)?;
     Ok(text.split(',').take(SEGMENTS_PER_READ_MAX + 1).map(Box::from).collect())
-}
-
-/// The id of a message, as it is shown or as a number; 0 is before the first.
-fn message_id(name: &str, json: &str) -> Result<u64, Problem> {
-    let digits = json.strip_prefix('"').and_then(|json| json.strip_suffix('"')).unwrap_or(json);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong_type(name, json, "the id of a message, such as \"42\""));
-    }
-    digits.parse().map_err(|_| {
-        Problem::not_allowed("invalid_number", format!("{name} is {digits}; no message has such an id"))
-    })
 }
 
 /// What a reader asks for.

@@ -126,7 +126,8 @@ pub fn share_ppm(field: &str, share: f64, least: f64) -> Result<u32, Problem> {
     if (least..=1.0).contains(&share) {
         return Ok((share * 1e6).round() as u32);
     }
-    let detail = format!("{field} must be a share of all devices: from 0 to 1, such as 0.01");
+    let range = if least > 0.0 { "above 0, up to 1" } else { "0 to 1" };
+    let detail = format!("{field} is {share:?}; it must be {range}, such as 0.01");
     Err(Problem::not_allowed("invalid_number", detail))
 }
 
