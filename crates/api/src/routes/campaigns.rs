@@ -367,6 +367,10 @@ async fn cover(
 /// The span of a coverage: no longer than slots are kept.
 fn period(params: &mut Params, kept: Duration) -> Result<Duration, Problem> {
     let period = params.duration("period")?;
+    if period.is_some_and(|period| period.is_zero()) {
+        let detail = "period is nothing; ask for a span such as 1h";
+        return Err(Problem::not_allowed("invalid_parameter", detail));
+    }
     if period.is_some_and(|period| period > kept) {
         let detail = format!(
             "period is longer than slots are kept, which is {} s; ask for a shorter one",

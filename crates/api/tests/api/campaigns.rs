@@ -122,6 +122,7 @@ async fn a_coverage_without_devices_is_nothing() {
             ("GET /v1/campaigns/hourly/coverage?by=%21", "", 422, "invalid_parameter"),
             ("GET /v1/campaigns/hourly/coverage?period=x", "", 422, "invalid_parameter"),
             ("GET /v1/campaigns/hourly/coverage?period=8d", "", 422, "invalid_parameter"),
+            ("GET /v1/campaigns/hourly/coverage?period=0s", "", 422, "invalid_parameter"),
             ("GET /v1/campaigns/none/coverage", "", 404, "unknown_campaign"),
         ])
         .await;

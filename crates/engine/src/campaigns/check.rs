@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use ::campaigns::slots::SLOTS_OF_PERIOD;
 use base::Problem;
-use base::limits::COMMAND_PAYLOAD_BYTES_MAX;
+use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, TEXT_CHARS_MAX};
+use fleet::selection::SelectionKey;
 use records::CampaignPace;
 
 use super::{COUNT_MAX, NAMED_MAX, NewCampaign, NewPickTerms, NewTask};
-use crate::chosen_id::check_chosen_id;
+use crate::chosen_id::{check_chosen_id, shown};
 
 /// How long a device may have for its answer.
 pub const ANSWER_TIMEOUT_RANGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3_600));
@@ -22,10 +23,6 @@ pub const OVER_RANGE: (Duration, Duration) = (Duration::from_secs(60), INTERVAL_
 const INTERVAL_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 /// Bytes of the payloads of a task's, or of a slot's, commands: each device has its own copy.
 const PAYLOADS_BYTES_MAX: u64 = 1 << 30;
-/// Characters of a campaign's name.
-const NAME_CHARS_MAX: usize = 200;
-/// Characters of the key that picks are spread over.
-const SPREAD_CHARS_MAX: usize = 256;
 
 impl NewTask {
     /// Whether its fields go together, and are within their ranges.
@@ -57,11 +54,12 @@ impl NewPickTerms {
             let detail = format!("devices has {} items; it may have {NAMED_MAX}", devices.len());
             return Err(Problem::not_allowed("too_many_devices", detail));
         }
-        if let Some(key) = self.spread_by.as_deref()
-            && !(1..=SPREAD_CHARS_MAX).contains(&key.chars().count())
-        {
-            let detail =
-                format!("spread_by must be a label or a built-in key, of 1 to {SPREAD_CHARS_MAX} characters");
+        if self.devices.as_ref().is_some_and(Vec::is_empty) {
+            let detail = "devices is empty; name a device, or leave devices out";
+            return Err(Problem::not_allowed("missing_field", detail));
+        }
+        if let Some(key) = self.spread_by.as_deref().filter(|key| SelectionKey::read(key).is_none()) {
+            let detail = format!("spread_by is {}, which can be no label and is no built-in key", shown(key));
             return Err(Problem::not_allowed("invalid_name", detail));
         }
         check_span("answer_timeout", self.answer_timeout, ANSWER_TIMEOUT_RANGE)
@@ -93,8 +91,8 @@ impl NewCampaign {
             CampaignPace::Over(_) => self.terms.count.div_ceil(SLOTS_OF_PERIOD as u32),
         };
         self.terms.check_payloads(of_slot)?;
-        if self.name.as_deref().is_some_and(|name| name.chars().count() > NAME_CHARS_MAX) {
-            let detail = format!("name has more than {NAME_CHARS_MAX} characters");
+        if self.name.as_deref().is_some_and(|name| name.chars().count() > TEXT_CHARS_MAX) {
+            let detail = format!("name has more than {TEXT_CHARS_MAX} characters");
             return Err(Problem::not_allowed("invalid_name", detail));
         }
         let interval = match self.pace {
@@ -190,7 +188,10 @@ mod tests {
             (task(NewPickTerms { answer_timeout: seconds(3_601), ..terms() }), Err("invalid_duration")),
             (task(NewPickTerms { devices: named(NAMED_MAX), ..terms() }), Ok(())),
             (task(NewPickTerms { devices: named(NAMED_MAX + 1), ..terms() }), Err("too_many_devices")),
+            (task(NewPickTerms { devices: named(0), ..terms() }), Err("missing_field")),
             (task(NewPickTerms { spread_by: Some("".into()), ..terms() }), Err("invalid_name")),
+            (task(NewPickTerms { spread_by: Some("Z".into()), ..terms() }), Err("invalid_name")),
+            (task(NewPickTerms { spread_by: Some("kind".into()), ..terms() }), Ok(())),
             (NewTask { deadline: seconds(3_601), ..task(terms()) }, Err("invalid_duration")),
         ] {
             let asked = (task.terms.count, task.terms.answer_timeout, task.deadline);
@@ -216,6 +217,8 @@ mod tests {
                 Ok(()),
             ),
             (NewCampaign { id: Some("a/b".into()), ..campaign(minute) }, Err("invalid_id")),
+            (NewCampaign { name: Some("é".repeat(256).into()), ..campaign(minute) }, Ok(())),
+            (NewCampaign { name: Some("e".repeat(257).into()), ..campaign(minute) }, Err("invalid_name")),
         ] {
             let name = format!("{:?} {:?} {:?}", campaign.pace, campaign.phase, campaign.terms.count);
             assert_eq!(campaign.check().map_err(|problem| problem.code), expect, "{name}");

@@ -65,7 +65,9 @@ impl World {
     fn any_terms(&mut self) -> NewPickTerms {
         let half = self.machine.random.below(4) as u32;
         let of_half = || self.fleet.every(HALVES, half).into_iter().map(|place| device_id(place.slot.0));
+        // A half that is all deleted names nobody, which is refused.
         let devices = (half < HALVES).then(|| of_half().collect::<Vec<DeviceId>>());
+        let devices = devices.filter(|devices| !devices.is_empty());
         let count = 1 + self.machine.random.below(self.plan.devices + 2) as u32;
         let answer_timeout = Duration::from_millis(1_000 + self.machine.random.below(20_000));
         let class = self.machine.random.one_of(&PickClass::ALL);
