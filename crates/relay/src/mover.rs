@@ -115,7 +115,13 @@ async fn work(
         session.client.batch_execute(PLANS).await?;
         let outbox = OutboxTable::open(session, &config.table).await?;
         while !outbox.try_lock().await? {
-            progress.get().phase = RelayPhase::Waiting;
+            let before = std::mem::replace(&mut progress.get().phase, RelayPhase::Waiting);
+            if before != RelayPhase::Waiting {
+                tracing::info!(
+                    table = config.table.told(),
+                    "the relay waits: another one works on the table"
+                );
+            }
             progress.moves();
             sleep(LOCK_EVERY).await;
         }

@@ -202,6 +202,9 @@ enum RelayFailure {
     /// What was asked for is wrong.
     #[error("{0}")]
     Wrong(String),
+    /// The row that was named is not there.
+    #[error("no refused row has the id {0}; `relay refused ls` shows those that there are")]
+    NoRow(i64),
     #[error(transparent)]
     Database(#[from] DatabaseError),
     #[error(transparent)]
@@ -240,11 +243,13 @@ async fn carry_out(action: RelayAction) -> Result<(), RelayFailure> {
         RelayAction::Refused(RelayRefused::Retry(rows)) => {
             let database = database(&rows.outbox.database)?;
             let count = retry_refused(&database, &rows.outbox.table, choice(rows.id)).await?;
+            check_found(rows.id, count)?;
             Ok(output::count("retried", count, rows.outbox.json, &mut stdout())?)
         }
         RelayAction::Refused(RelayRefused::Drop(rows)) => {
             let database = database(&rows.outbox.database)?;
             let count = drop_refused(&database, &rows.outbox.table, choice(rows.id)).await?;
+            check_found(rows.id, count)?;
             Ok(output::count("dropped", count, rows.outbox.json, &mut stdout())?)
         }
         RelayAction::Status(outbox) => {
@@ -256,6 +261,14 @@ async fn carry_out(action: RelayAction) -> Result<(), RelayFailure> {
 
 fn choice(id: Option<i64>) -> RefusedChoice {
     id.map_or(RefusedChoice::All, RefusedChoice::Id)
+}
+
+/// Whoever names a row means one that is there.
+fn check_found(id: Option<i64>, count: u64) -> Result<(), RelayFailure> {
+    match id {
+        Some(id) if count == 0 => Err(RelayFailure::NoRow(id)),
+        _ => Ok(()),
+    }
 }
 
 async fn list_all_refused(outbox: &OutboxFlags) -> Result<(), RelayFailure> {

@@ -48,6 +48,12 @@ async fn a_refused_row_moves_aside_and_the_rest_goes_on() {
     assert_eq!(rig.about(&["refused", "retry", "--id", &id, "--json"]).trim(), r#"{"retried":1}"#);
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
     assert_eq!(sorted(rig.server.consumed("shop/mail").await), ["a2"]);
+    for what in ["retry", "drop"] {
+        let none = rig.run(&["refused", what, "--id", "999", "--database", &rig.url()]);
+        let said = String::from_utf8_lossy(&none.stderr).into_owned();
+        assert_eq!((none.status.code(), none.stdout.as_slice()), (Some(1), &b""[..]), "{said}");
+        assert!(said.contains("no refused row has the id 999"), "{said}");
+    }
     assert_eq!(rig.about(&["refused", "drop", "--all"]).trim(), "dropped: 1");
     assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox_refused"), "0");
 }
