@@ -95,6 +95,18 @@ async fn a_field_inside_an_object_is_told_of_with_that_object() {
                 "invalid_url",
                 "push: url",
             ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_field_of_a_rollout_is_told_of_with_where_it_stands() {
+    let server = with_locks().await;
+    check_refused(
+        &server,
+        422,
+        &[
             (
                 "POST /v1/rollouts",
                 r#"{"payload":1,"selector":"","window":{"cron":"0 2 * * *"}}"#,

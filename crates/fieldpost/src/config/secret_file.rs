@@ -1,7 +1,8 @@
 //! A file that holds a secret and nothing else: how a setting names it, and how it is read.
 //!
 //! It is read when the settings are checked, so that `check-config` refuses what a start would
-//! refuse, and once more when the server starts; a pipe at the start alone. The secret itself is in no setting.
+//! refuse, and once more when the server starts. A pipe is read at the start alone. The secret
+//! itself is in no setting.
 
 use std::fs::{self, File};
 use std::io::Read;

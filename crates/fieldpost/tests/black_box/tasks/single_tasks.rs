@@ -93,7 +93,8 @@ async fn a_benched_device_is_freed_by_its_answer_to_any_command() {
         done(&rig, 1, &json!({"answer_timeout": "1s"})).await;
     }
     let benched = "/v1/fleet/count?selector=answering%3Dfalse";
-    let _one: Value = rig.api.until(benched, PATIENCE, |count| count["total"] == 1).await.expect("benched");
+    let _one: Value =
+        rig.api.until(benched, PATIENCE, |count: &Value| count["total"] == 1).await.expect("benched");
     fleet.set("d0", Habit::Answers);
     let sent = rig.json("POST", "/v1/devices/d0/commands?wait=1m", r#"{"payload":1}"#).await;
     assert_eq!(sent.json()["status"], "acknowledged", "{sent:?}");
