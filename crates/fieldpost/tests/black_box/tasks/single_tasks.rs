@@ -98,7 +98,8 @@ async fn a_benched_device_is_freed_by_its_answer_to_any_command() {
     fleet.set("d0", Habit::Answers);
     let sent = rig.json("POST", "/v1/devices/d0/commands?wait=1m", r#"{"payload":1}"#).await;
     assert_eq!(sent.json()["status"], "acknowledged", "{sent:?}");
-    let _none: Value = rig.api.until(benched, PATIENCE, |count| count["total"] == 0).await.expect("freed");
+    let _none: Value =
+        rig.api.until(benched, PATIENCE, |count: &Value| count["total"] == 0).await.expect("freed");
 }
 
 #[tokio::test]
