@@ -2,6 +2,7 @@
 
 mod answer_pace;
 mod large_answers;
+mod large_requests;
 mod listener;
 mod web;
 

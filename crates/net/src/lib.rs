@@ -8,6 +8,7 @@ pub mod body;
 pub mod body_drain;
 pub mod canonical;
 pub mod content_encoding;
+pub mod detach;
 pub mod exposition;
 pub mod hand_over;
 pub mod http;

@@ -3,7 +3,9 @@
 //!
 //! A body takes its memory before it is read or made, and gives back what it turns out not to need.
 //! A request keeps the rest until its answer is known: what was read out of its body waits for the
-//! disk. Each [`Purpose`] has a part of the budget, so that whoever is slow at one of them stops no
+//! disk, also when its caller hangs up ([`crate::detach`]).
+//!
+//! Each [`Purpose`] has a part of the budget, so that whoever is slow at one of them stops no
 //! other: callers that do not read their answers do not stop reports. A sender has half of a part,
 //! and whoever waits for its own half holds nothing that others wait for. What fits in a few
 //! network packets is not counted: a body of up to [`FREE_BYTES`] is bounded by the number of
@@ -22,6 +24,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
+use crate::detach::this_call;
 use crate::metrics::LabelCounter;
 use crate::shares::{Pool, SenderKey, Taken};
 
@@ -186,7 +189,7 @@ impl MemoryPart {
 
     fn reserved(&self, (permits, from): Taken) -> Reservation {
         let gauges = [self.held.clone(), Gauge::default()];
-        let reservation = Reservation { permits, from, gauges };
+        let reservation = Reservation { permits, from, gauges, _call: this_call() };
         reservation.gauges[0].inc_by(reservation.bytes());
         reservation
     }
@@ -206,6 +209,8 @@ pub struct Reservation {
     from: TakenFrom,
     /// That of the budget, and that of its purpose.
     gauges: [Gauge; 2],
+    /// Which has it, and goes on with it when its caller hangs up.
+    _call: Option<Arc<()>>,
 }
 
 impl Reservation {

@@ -2,10 +2,12 @@
 //! read out of the message waits for the disk that long.
 //!
 //! A call and the body that it reads run on one task, so they share a place there. A call that
-//! waits for more than a commit, or for other memory, gives it back before.
+//! waits for more than a commit, or for other memory, gives it back before. One that has some goes
+//! on when its caller hangs up.
 
 use std::cell::Cell;
 
+use net::detach::Detaching;
 use net::memory_budget::Reservation;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task_local;
@@ -18,7 +20,14 @@ task_local! {
 }
 
 /// The outcome of a call, which has the memory of its only message meanwhile.
-pub(crate) async fn until_answered<F: Future>(call: F) -> F::Output {
+pub(crate) fn until_answered<F: Future + Send + 'static>(
+    call: F,
+) -> Detaching<impl Future<Output = F::Output> + Send + 'static> {
+    Detaching::new(while_called(call))
+}
+
+/// The same for a call that goes with its caller.
+pub(super) async fn while_called<F: Future>(call: F) -> F::Output {
     HELD.scope(Cell::new(None), call).await
 }
 

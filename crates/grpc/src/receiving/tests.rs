@@ -8,9 +8,11 @@ use futures_util::future::poll_immediate;
 use net::memory_budget::PART_BYTES;
 use prost::Message as _;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, advance, pause, timeout};
 use tonic::Code;
 
+use super::call_memory::while_called;
 use super::call_messages::CallBody;
 use super::*;
 use crate::MESSAGE_BYTES_MAX;
@@ -335,6 +337,30 @@ async fn a_call_has_the_memory_of_its_only_message_until_it_is_answered() {
 }
 
 #[tokio::test]
+async fn a_call_with_memory_goes_on_when_its_caller_hangs_up() {
+    let (places, large) = (places(), framed(LARGE));
+    for gives_back in [false, true] {
+        let (client, mut body) = call(&places.of_connection(), Sends::One, &large);
+        drop(client);
+        let (answer, answered) = oneshot::channel::<()>();
+        let mut called = Box::pin(until_answered(async move {
+            assert_eq!(read(&mut body).await, None);
+            if gives_back {
+                give_back();
+            }
+            answered.await
+        }));
+        assert!(poll_immediate(&mut called).await.is_none());
+        drop(called);
+        assert_eq!(places.held(), if gives_back { 0 } else { LARGE });
+        assert_eq!(answer.send(()).is_ok(), !gives_back, "whether it goes on");
+        while places.held() > 0 {
+            yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_waits_for_others_gives_the_memory_of_its_message_back() {
     let (places, large) = (places(), framed(LARGE));
     let (client, mut body) = call(&places.of_connection(), Sends::One, &large);
@@ -345,7 +371,7 @@ async fn a_call_that_waits_for_others_gives_the_memory_of_its_message_back() {
         give_back();
         places.held()
     };
-    assert_eq!(until_answered(called).await, 0);
+    assert_eq!(while_called(called).await, 0);
 }
 
 #[tokio::test]
@@ -354,5 +380,5 @@ async fn another_large_message_of_a_call_with_one_is_refused() {
     let sent = [&framed(MEDIUM_BYTES_MAX)[..], &framed(3), &framed(MEDIUM_BYTES_MAX)[..2 * FREE_BYTES]];
     let (_client, mut body) = call(&places.of_connection(), Sends::One, &sent.concat());
     let called = async { (read(&mut body).await, places.held()) };
-    assert_eq!(until_answered(called).await, (Some(Code::InvalidArgument), MEDIUM_BYTES_MAX));
+    assert_eq!(while_called(called).await, (Some(Code::InvalidArgument), MEDIUM_BYTES_MAX));
 }

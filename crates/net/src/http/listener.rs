@@ -35,7 +35,9 @@ use tracing::debug;
 
 use super::answer_pace::AnswerPace;
 use super::large_answers::{AnsweredRequest, LargeAnswers};
+use super::large_requests::LargeRequests;
 use super::web::WebAccess;
+use crate::detach::Detaching;
 use crate::listen::{Listener, OpenFiles, PooledConnection, Protocol, TlsSource, stopped};
 
 /// Largest head of a request, in bytes.
@@ -176,13 +178,14 @@ where
 
 impl<A> Http<A> {
     /// What `app` answers, unless a foreign web page asks.
-    fn answered<S>(&self, mut app: S, request: Request) -> Answering<S::Future>
+    fn answered<S>(&self, app: S, request: Request) -> Answering<S::Future>
     where
         S: Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static,
     {
         if let Some(refusal) = self.web.refusal(&request) {
             return Answering::Left(ready(Ok(refusal)));
         }
+        let mut app = LargeRequests(app);
         match self.web.cors(&request) {
             None => Answering::Right(Either::Left(app.call(request))),
             Some(cors) => Answering::Right(Either::Right(cors.layer(app).call(request).boxed())),
@@ -210,8 +213,10 @@ impl<A> Http<A> {
 }
 
 /// An answer on its way: refused at once, given by the app, or given by it with what CORS adds.
-type Answering<F> =
-    Either<Ready<Result<Response, Infallible>>, Either<F, BoxFuture<'static, Result<Response, Infallible>>>>;
+type Answering<F> = Either<
+    Ready<Result<Response, Infallible>>,
+    Either<Either<F, Detaching<F>>, BoxFuture<'static, Result<Response, Infallible>>>,
+>;
 
 /// The request as the app takes it, with the address that it came from.
 fn with_peer(request: hyper::Request<Incoming>, peer: Option<SocketAddr>) -> Request {
