@@ -16,6 +16,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use base::Problem;
+use base::answers::TakenFrom;
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
 use http_body::{Body, Frame};
@@ -105,7 +106,7 @@ impl ConnectionPlaces {
             due: None,
             rest: Bytes::new(),
             is_large_over: false,
-            is_handed_over: false,
+            handed_over: None,
         };
         guarded.begin_to_wait();
         guarded
@@ -122,7 +123,8 @@ impl ConnectionPlaces {
         let place: BoxFuture<'static, Place> = Box::pin(async move {
             let permits = own.take(bytes.div_ceil(UNIT_BYTES) as u32).await;
             let memory = memory.take(&sender, bytes).await;
-            Place { of_connection: own, memory, permits, _counted: counted }
+            let from = PlaceFrom { of_connection: own, of_sender: memory.taken_from().clone() };
+            Place { from, memory, permits, _counted: counted }
         });
         BodyMemory::Waits(Box::pin(timeout(WAIT_MAX, place)))
     }
@@ -226,20 +228,26 @@ enum BodyMemory {
 impl BodyMemory {
     /// Whether others wait for it.
     fn is_wanted(&self) -> bool {
-        matches!(self, Self::Has(place) if place.is_wanted())
+        matches!(self, Self::Has(place) if place.from.is_wanted())
     }
 }
 
 struct Place {
-    of_connection: Share,
+    from: PlaceFrom,
     memory: Reservation,
     permits: OwnedSemaphorePermit,
     _counted: Counted,
 }
 
-impl Place {
+/// From what the memory of a message is taken: others may wait for that.
+struct PlaceFrom {
+    of_connection: Share,
+    of_sender: TakenFrom,
+}
+
+impl PlaceFrom {
     fn is_wanted(&self) -> bool {
-        self.of_connection.wanted().waiting() > 0 || self.memory.taken_from().is_wanted()
+        self.of_connection.wanted().waiting() > 0 || self.of_sender.is_wanted()
     }
 }
 
@@ -262,8 +270,8 @@ pub(crate) struct Guarded<B> {
     rest: Bytes,
     /// All of a large message was given out, and nothing behind it.
     is_large_over: bool,
-    /// The call has the memory of its only message.
-    is_handed_over: bool,
+    /// The call has the memory of its only message, and the end behind that has to come.
+    handed_over: Option<PlaceFrom>,
 }
 
 impl<B> Guarded<B> {
@@ -272,8 +280,7 @@ impl<B> Guarded<B> {
     fn begin_to_wait(&mut self) {
         let memory = std::mem::replace(&mut self.body_memory, BodyMemory::NotNeeded);
         if let (Sends::One, BodyMemory::Has(place)) = (self.sends, memory) {
-            call_memory::hand_over(place);
-            self.is_handed_over = true;
+            self.handed_over = Some(call_memory::hand_over(place));
         }
         self.begun.becomes(0);
         self.due = match self.sends {
@@ -305,7 +312,7 @@ impl<B> Guarded<B> {
         if matches!(self.body_memory, BodyMemory::NotNeeded) {
             self.begun.becomes(self.message.came());
             if self.message.came() >= FREE_BYTES || self.begun.is_too_much() {
-                if self.is_handed_over {
+                if self.handed_over.is_some() {
                     return Err(Problem::unreadable("the call has one message, and another one came"));
                 }
                 self.body_memory = self.places.ask(self.message.bytes, &self.sender);
@@ -332,9 +339,10 @@ impl<B> Guarded<B> {
     }
 
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let memory = &self.body_memory;
+        let (memory, of_call) = (&self.body_memory, &self.handed_over);
+        let is_wanted = || memory.is_wanted() || of_call.as_ref().is_some_and(PlaceFrom::is_wanted);
         match &mut self.due {
-            Some(due) => due.poll_too_slow(cx, || memory.is_wanted()),
+            Some(due) => due.poll_too_slow(cx, is_wanted),
             None => Poll::Pending,
         }
     }

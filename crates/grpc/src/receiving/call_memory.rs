@@ -12,7 +12,7 @@ use net::memory_budget::Reservation;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task_local;
 
-use super::Place;
+use super::{Place, PlaceFrom};
 
 task_local! {
     /// Of the budget, and of the share of the connection.
@@ -31,11 +31,13 @@ pub(super) async fn while_called<F: Future>(call: F) -> F::Output {
     HELD.scope(Cell::new(None), call).await
 }
 
-/// The message is all there: the call that runs has its memory from here on.
-pub(super) fn hand_over(place: Place) {
-    let Place { memory, permits, .. } = place;
+/// The message is all there: the call that runs has its memory from here on. From what that is
+/// taken.
+pub(super) fn hand_over(place: Place) -> PlaceFrom {
+    let Place { from, memory, permits, .. } = place;
     // Outside of a call nothing is kept.
     let _no_call = HELD.try_with(|held| held.set(Some((memory, permits))));
+    from
 }
 
 /// Gives back what the call has of its message.

@@ -167,6 +167,25 @@ async fn who_has_a_place_and_sends_nothing_loses_it_to_who_waits() {
 }
 
 #[tokio::test]
+async fn who_does_not_end_its_call_loses_its_memory_to_who_waits() {
+    pause();
+    let (places, large) = (places(), framed(LARGE));
+    let (connection, mut held) = (places.of_connection(), Vec::new());
+    for _ in 0..LARGE_OF_CONNECTION_MAX {
+        let (client, mut body) = call(&connection, Sends::One, &large);
+        let mut called = Box::pin(until_answered(async move { read(&mut body).await }));
+        assert!(poll_immediate(&mut called).await.is_none(), "its end does not come");
+        held.push((client, tokio::spawn(called)));
+    }
+    assert_eq!(places.held(), CONNECTION_BYTES);
+    let start = Instant::now();
+    let (client, mut next) = call(&connection, Sends::One, &framed(MEDIUM_BYTES_MAX + 1));
+    drop(client);
+    assert_eq!(read(&mut next).await, None);
+    assert!(start.elapsed() <= 2 * RECEIVING.every, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
 async fn a_message_that_has_begun_comes_in_time_or_not_at_all() {
     pause();
     let places = places();
