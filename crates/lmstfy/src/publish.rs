@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use base::Problem;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JSON_BODY_BYTES_MAX};
 use engine::queues::{Attributes, Due, NewJob, Payload, QueueName, id_text};
 use net::body::{WholeBody, whole};
@@ -135,10 +136,16 @@ fn elements(bytes: &[u8]) -> Result<Vec<&RawValue>, Answer> {
 
 async fn read(shared: &Shared, parts: &Parts, body: Body, bytes_max: usize) -> Result<WholeBody, Answer> {
     let sender = SenderKey::of(&parts.extensions);
-    whole(body, bytes_max, &shared.memory, &sender).await.map_err(|problem| match problem.status {
+    whole(body, bytes_max, &shared.memory, &sender).await.map_err(|problem| not_read(&problem))
+}
+
+/// A body that cannot be read now is good for another try: a program takes 400 as final.
+fn not_read(problem: &Problem) -> Answer {
+    match problem.status {
         413 => Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "body too large"),
+        503 => Answer::error(StatusCode::SERVICE_UNAVAILABLE, &problem.detail),
         _ => Answer::bad("failed to read body"),
-    })
+    }
 }
 
 async fn publish(shared: &Shared, queue: &QueueName, jobs: Vec<NewJob>) -> Result<Vec<String>, Answer> {
@@ -157,6 +164,8 @@ fn write_ids(text: &mut Vec<u8>, ids: &[String]) {
 
 #[cfg(test)]
 mod tests {
+    use net::memory_budget::{FREE_BYTES, MemoryBudget, Purpose, SENDER_BYTES};
+
     use super::*;
 
     fn said(answer: &Answer) -> (u16, String) {
@@ -185,6 +194,26 @@ mod tests {
             let expect = expect.map_err(|text| (400, format!("{{\"error\":\"{text}\"}}")));
             assert_eq!(got, expect, "{query}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_body_without_memory_is_for_another_time() {
+        let memory = MemoryBudget::default().part(Purpose::Bodies);
+        let read = |bytes: usize| {
+            let memory = memory.clone();
+            async move {
+                let body = Body::from(vec![b' '; bytes]);
+                let read = whole(body, JSON_BODY_BYTES_MAX, &memory, &SenderKey::Unknown).await;
+                read.map(|read| read.bytes.len()).map_err(|problem| not_read(&problem).status.as_u16())
+            }
+        };
+        tokio::time::pause();
+        let all = memory.take(&SenderKey::Unknown, SENDER_BYTES).await;
+        assert_eq!(read(FREE_BYTES + 1).await, Err(503));
+        assert_eq!(read(JSON_BODY_BYTES_MAX + 1).await, Err(413));
+        drop(all);
+        assert_eq!(read(FREE_BYTES + 1).await, Ok(FREE_BYTES + 1));
+        assert_eq!(said(&not_read(&Problem::unreadable("it broke off"))).0, 400);
     }
 
     #[test]
