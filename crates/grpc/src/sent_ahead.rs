@@ -4,6 +4,7 @@
 //! Such a call moves only while its answers are taken. One whose answers are not would hold its
 //! memory without end, so it ends while others lack that.
 
+use base::Problem;
 use net::memory_budget::{MemoryPart, Reservation};
 use net::shares::SenderKey;
 
@@ -39,6 +40,17 @@ impl SentAhead {
         self.part.try_take(&self.sender, bytes)
     }
 
+    /// So much, or else a refusal, which is counted.
+    ///
+    /// # Errors
+    /// 503 `busy`.
+    pub(crate) fn take_or_refuse(&self, bytes: usize) -> Result<Reservation, Problem> {
+        self.try_take(bytes).ok_or_else(|| {
+            self.part.count_refusal();
+            Problem::new(503, "busy", "there is no memory for a message of this size; repeat it later")
+        })
+    }
+
     /// So much, once that is there. Whoever waits for it holds none of it.
     pub(crate) async fn take(&self, bytes: usize) -> Reservation {
         self.part.take(&self.sender, bytes).await
@@ -54,5 +66,28 @@ impl SentAhead {
         AnswersInFlight::new(move || {
             part.is_wanted(&sender) || !part.has(&sender, refused_below) || is_message_wanted()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use net::memory_budget::{MemoryBudget, Purpose, SENDER_BYTES};
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_refused_is_counted() {
+        let (budget, mut registry) = (MemoryBudget::default(), Registry::default());
+        budget.register_metrics(&mut registry);
+        let memory = SentAhead::that_is_refused(budget.part(Purpose::Lines), SenderKey::Unknown);
+        let _all = memory.take_or_refuse(SENDER_BYTES).expect("there is memory");
+        let refused = memory.take_or_refuse(1).err();
+        assert_eq!(refused.map(|problem| (problem.status, problem.code)), Some((503, "busy")));
+        let mut figures = String::new();
+        encode(&mut figures, &registry).expect("a String takes every write");
+        let counted = "fieldpost_memory_budget_refused_total{purpose=\"lines\"} 1";
+        assert!(figures.contains(counted), "{figures}");
     }
 }

@@ -162,11 +162,12 @@ impl Pipeline {
                 let bytes = memory_bytes(&message, self.requests.large_bytes());
                 self.held = None;
                 if bytes > SMALL_MESSAGE_BYTES {
-                    self.held = self.memory.try_take(bytes);
-                    if self.held.is_none() {
-                        let detail = "there is no memory for a message of this size; repeat it later";
-                        self.over = Some(Err(status(&Problem::new(503, "busy", detail))));
-                        return;
+                    match self.memory.take_or_refuse(bytes) {
+                        Ok(held) => self.held = Some(held),
+                        Err(busy) => {
+                            self.over = Some(Err(status(&busy)));
+                            return;
+                        }
                     }
                 }
                 self.rest = message.calls.into_iter();
