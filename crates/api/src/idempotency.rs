@@ -106,6 +106,26 @@ impl Creation {
         .await
     }
 
+    /// [`Creation::once`], where the body is for nothing but the key. Its memory is given back before
+    /// anything is waited for, by a repeat too.
+    ///
+    /// # Errors
+    /// `idempotency_key_reused` when the key came with another body before.
+    pub(crate) async fn once_without_body<F>(
+        self,
+        api: &ApiState,
+        make: impl FnOnce(ApiState, Option<IdempotencyKey>) -> F,
+    ) -> Result<Answer, Refused>
+    where
+        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
+    {
+        let make = |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
+            drop(body);
+            make(api, idempotency)
+        };
+        self.once(api, make).await
+    }
+
     /// [`Creation::once`], where whoever makes it answers a repeat from what was kept beside it.
     /// Nothing is kept here but who is under way.
     ///

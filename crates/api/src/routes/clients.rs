@@ -197,12 +197,12 @@ async fn rotate_secret(
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let rotate = async move |api: ApiState, _: Text, idempotency: Option<IdempotencyKey>| {
+    let rotate = async move |api: ApiState, idempotency: Option<IdempotencyKey>| {
         let write = |made: &_| Answer::of(made, |client| Answer::ok(&SecretShape::from(client))).stored();
         let form = Form { idempotency, write };
         Answer::kept(&api.engine().rotate_secret_as(id, form).await?)
     };
-    creation.once(&api, rotate).await
+    creation.once_without_body(&api, rotate).await
 }
 
 /// A test goes out also to a client that is disabled: that is when one wants to know. What went out
@@ -212,15 +212,13 @@ async fn test(
     ClientInPath(id): ClientInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let test = async move |api: ApiState, body: Text, _: Option<IdempotencyKey>| {
-        // A receiver may take its time.
-        drop(body);
+    let test = async move |api: ApiState, _: Option<IdempotencyKey>| {
         let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
         let tester = api.shared.tester.get();
         let tester = tester.ok_or_else(|| Problem::unavailable("this server sends no notifications"))?;
         Ok(Answer::ok(&AttemptShape::from(&tester(client).await?)))
     };
-    creation.once(&api, test).await
+    creation.once_without_body(&api, test).await
 }
 
 /// Happens in all partitions, some devices at a time: a repeat whose first answer was lost with the
@@ -231,8 +229,7 @@ async fn resend(
     of_portal: Option<Extension<ResendOfPortal>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let resend = async move |api: ApiState, body: Text, _: Option<IdempotencyKey>| {
-        drop(body);
+    let resend = async move |api: ApiState, _: Option<IdempotencyKey>| {
         let resending = tokio::spawn(async move {
             // It is under way until it ends, also when the caller hangs up.
             let _of_portal = of_portal;
@@ -241,5 +238,5 @@ async fn resend(
         resending.await.map_err(|_| Problem::unavailable("the server is stopping"))??;
         Ok(Answer::accepted())
     };
-    creation.once(&api, resend).await
+    creation.once_without_body(&api, resend).await
 }

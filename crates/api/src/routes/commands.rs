@@ -168,13 +168,13 @@ async fn retry(
     caller: Option<Extension<Caller>>,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let retry = async move |api: ApiState, _: Text, idempotency: Option<IdempotencyKey>| {
+    let retry = async move |api: ApiState, idempotency: Option<IdempotencyKey>| {
         let known = present(&api, id).await?;
         check_receiver(caller.as_deref(), known.command.notify.as_deref())?;
         let form = Form { idempotency, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
         Answer::kept(&api.engine().commands().retry_as(id, form).await?)
     };
-    creation.once(&api, retry).await
+    creation.once_without_body(&api, retry).await
 }
 
 /// Commands by what they are.

@@ -17,7 +17,6 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::authorization::Visibility;
-use crate::body::Text;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
 use crate::list::{List, PageOfList};
@@ -181,9 +180,9 @@ async fn retry(
     DeliveryInPath(id): DeliveryInPath,
     creation: Creation,
 ) -> Result<Answer, Refused> {
-    let retry = async move |api: ApiState, _: Text, idempotency: Option<IdempotencyKey>| {
+    let retry = async move |api: ApiState, idempotency: Option<IdempotencyKey>| {
         let form = Form { idempotency, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
         Answer::kept(&api.engine().retry_delivery_as(id, form).await?)
     };
-    creation.once(&api, retry).await
+    creation.once_without_body(&api, retry).await
 }

@@ -91,20 +91,24 @@ async fn create(
     let _of_the_token = namespace(&mut params)?;
     let whose = params.whose();
     params.end()?;
-    let create = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
-        let request = OperationRequest::read(&body)?;
-        let held = body.into_memory();
-        let caller = caller.as_deref();
-        let rate_max = api.engine().settings().operations.rate_max;
-        let plan = request.plan_for(&api, caller)?;
-        if request.dry_run {
-            // It waits for the memory of its reads, and so has none that others wait for.
-            drop(held);
-            return Ok(Answer::ok(&counted(&api, plan, &whose).await?));
+    let create = move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
+        let request = OperationRequest::read(&body);
+        // A dry run waits for the memory of its reads, or for the one that it repeats. So it has
+        // none that others wait for.
+        let needs_memory = request.as_ref().is_ok_and(|request| !request.dry_run);
+        let held = body.into_memory().filter(|_| needs_memory);
+        async move {
+            let (request, _held) = (request?, held);
+            let caller = caller.as_deref();
+            let rate_max = api.engine().settings().operations.rate_max;
+            let plan = request.plan_for(&api, caller)?;
+            if request.dry_run {
+                return Ok(Answer::ok(&counted(&api, plan, &whose).await?));
+            }
+            let new = request.new_operation(caller, rate_max)?;
+            let begun = api.engine().operations().create(new, idempotency).await?;
+            Ok(Answer::created(&OperationShape::from(&begun)))
         }
-        let begun =
-            api.engine().operations().create(request.new_operation(caller, rate_max)?, idempotency).await?;
-        Ok(Answer::created(&OperationShape::from(&begun)))
     };
     creation.once(&api, create).await
 }

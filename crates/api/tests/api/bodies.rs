@@ -1,8 +1,12 @@
 //! Bodies: what they are said to be does not matter, how large they are does, and how they are
 //! encoded. Large ones have memory until they are answered.
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,6 +15,7 @@ use base::limits::JSON_BODY_BYTES_MAX;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures_util::future::{FutureExt, join_all, poll_immediate};
+use futures_util::stream::{self, StreamExt};
 use http_body_util::{BodyExt, Full};
 use net::memory_budget::SENDER_BYTES;
 use tokio::task::yield_now;
@@ -168,6 +173,35 @@ async fn what_is_done_without_its_caller_has_its_memory_until_it_is_done() {
 }
 
 #[tokio::test]
+async fn who_needs_no_body_has_no_memory_for_it() {
+    let server = Server::start_manual().await;
+    server.while_commits_pass(server.add_client("a")).await;
+    let keyed = |_| {
+        let rotate = request("POST /v1/clients/a/rotate-secret", "{}").header("idempotency-key", "k");
+        Box::pin(server.answer(rotate.body(Body::from(padded_json("{}", 1_024 * 1_024))).expect("a request")))
+    };
+    let mut first_and_repeat = [0, 1].map(keyed);
+    for call in &mut first_and_repeat {
+        assert!(call.as_mut().now_or_never().is_none(), "no commit is answered");
+        yield_now().await;
+        assert_eq!(server.memory.held_bytes(), 0);
+    }
+    let answers = server.while_commits_pass(join_all(first_and_repeat)).await;
+    assert!(answers.iter().all(|answer| answer.status() == 200), "{answers:?}");
+}
+
+/// A body of one piece, and whether it was read to its end.
+fn telling_its_end(text: String) -> (Body, Arc<AtomicBool>) {
+    let is_read = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&is_read);
+    let end = stream::poll_fn(move |_| {
+        tell.store(true, Ordering::Relaxed);
+        Poll::Ready(None)
+    });
+    (Body::from_stream(stream::iter([Ok::<_, Infallible>(text)]).chain(end)), is_read)
+}
+
+#[tokio::test]
 async fn who_waits_for_others_has_no_memory_for_its_body() {
     let server = Server::start().await;
     server.check("POST /v1/locks/ns/l", r#"{"owner":"a","ttl":"1h"}"#, 200, "{}").await;
@@ -179,12 +213,12 @@ async fn who_waits_for_others_has_no_memory_for_its_body() {
         ("POST /v1/streams/ns/s/subscriptions/x/read", r#"{"reader":"r","wait":"1m"}"#),
         ("POST /v1/devices/a/commands?wait=1m", r#"{"payload":1}"#),
     ] {
-        let body = padded_json(body, 1_024 * 1_024);
-        let mut waiting = pin!(server.call(call, &body));
+        let (large, is_read) = telling_its_end(padded_json(body, 1_024 * 1_024));
+        let mut waiting = pin!(server.send(request(call, body).body(large).expect("a request")));
         let let_go = async {
             loop {
                 assert!(poll_immediate(&mut waiting).await.is_none(), "{call}: it waits");
-                if server.memory.held_bytes() == 0 {
+                if is_read.load(Ordering::Relaxed) && server.memory.held_bytes() == 0 {
                     return;
                 }
                 yield_now().await;
