@@ -23,7 +23,7 @@ use crate::answers_in_flight::AnswersInFlight;
 use crate::callers::{caller, caller_sender_and_message};
 use crate::metrics::Metrics;
 use crate::proto::{self, streams_server};
-use crate::receiving::CallMessages;
+use crate::receiving::{CallMessages, give_back};
 use crate::sent_ahead::SentAhead;
 use crate::status::status;
 use crate::stopping::Stop;
@@ -131,6 +131,8 @@ impl streams_server::Streams for StreamsService {
         if !request.subscription.is_empty() {
             subscription::may_subscribe(&caller, &request.namespace).map_err(|problem| status(&problem))?;
         }
+        // A subscription waits for its turn to read.
+        give_back();
         let reader = self.reader(&sender, &request).await.map_err(|problem| status(&problem))?;
         let in_flight = reader.in_flight.clone();
         Ok(in_flight.response(Box::pin(reader.into_stream())))
