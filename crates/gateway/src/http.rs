@@ -121,7 +121,8 @@ impl HttpMetrics {
         self.bodies.register(
             registry,
             "fieldpost_http_report_bodies",
-            "Bodies of POST /v1/reports by result: answered, broken_off, too_large, too_slow, not_accepting",
+            "Bodies of POST /v1/reports by result: answered, broken_off, too_large, too_slow, busy, \
+             not_accepting",
         );
         let help = "Bytes of bodies of POST /v1/reports";
         registry.register("fieldpost_http_reports_received_bytes", help, self.received_bytes.clone());

@@ -32,8 +32,29 @@ fn not_taken(problem: Problem) -> RequestRefused {
             RequestRefused::NotTaken("too_large", Problem { detail, ..problem })
         }
         "body_too_slow" => RequestRefused::NotTaken("too_slow", problem),
+        "busy" => RequestRefused::NotTaken("busy", problem),
         // The sender is gone, so nobody will read this; it names the request in a log of the layer
         // above.
         _ => RequestRefused::NotTaken("broken_off", problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use net::memory_budget::{FREE_BYTES, MemoryBudget, Purpose, SENDER_BYTES};
+    use tokio::time::pause;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_is_not_taken_is_counted_by_why() {
+        pause();
+        let memory = MemoryBudget::default().part(Purpose::Bodies);
+        let _all = memory.take(&SenderKey::Unknown, SENDER_BYTES).await;
+        for (bytes, expect) in [(FREE_BYTES + 1, "busy"), (JSON_BODY_BYTES_MAX + 1, "too_large")] {
+            let refused = whole(Body::from(vec![b' '; bytes]), &memory, &SenderKey::Unknown).await.err();
+            let Some(RequestRefused::NotTaken(word, _)) = refused else { panic!("{bytes} bytes are taken") };
+            assert_eq!(word, expect);
+        }
     }
 }
