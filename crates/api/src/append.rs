@@ -42,8 +42,10 @@ pub(crate) async fn take(
         in_flight: SlicesInFlight::new(AppendedLinesShape::add),
         run: api.streams().begin_run(),
     };
-    feed(&mut body, &mut lines).await?;
-    lines.in_flight.finish().await
+    let fed = feed(&mut body, &mut lines).await;
+    // What is handed in has its memory until it is answered, also when the body breaks off.
+    let told = lines.in_flight.finish().await;
+    fed.and(told)
 }
 
 struct AppendingLines<'a> {

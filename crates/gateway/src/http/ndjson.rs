@@ -49,7 +49,10 @@ pub(super) async fn take(
     loop {
         let piece = tokio::select! {
             biased;
-            piece = body::next(&mut body) => piece?,
+            piece = body::next(&mut body) => match piece {
+                Ok(piece) => piece,
+                Err(broken_off) => return run.ends_early(broken_off).await,
+            },
             // The sender pauses: what has come so far does not wait for it.
             () = std::future::ready(()), if !run.open.is_empty() => {
                 run.hand_in().await?;
@@ -141,6 +144,16 @@ impl NdjsonRun<'_> {
         self.shared.metrics.reports.accepted(outcome.accepted.into());
         self.tally.accept(outcome.accepted.into());
         Ok(())
+    }
+
+    /// What is handed in has its memory until it is durable, also where nobody is told.
+    async fn ends_early(mut self, why: RequestRefused) -> Result<Tally, RequestRefused> {
+        while !self.in_flight.is_empty() {
+            if self.settle_oldest().await.is_err() {
+                break;
+            }
+        }
+        Err(why)
     }
 
     async fn finish(mut self) -> Result<Tally, RequestRefused> {

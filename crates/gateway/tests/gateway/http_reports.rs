@@ -2,8 +2,13 @@
 
 use std::net::SocketAddr;
 
+use axum::Router;
+use net::http::{HttpListener, WebAccess};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::PATIENCE;
@@ -110,6 +115,52 @@ async fn a_body_that_is_too_large_is_413() {
     let mut answer = [0; 12];
     timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("in time").expect("an answer");
     assert_eq!(&answer, b"HTTP/1.1 413", "without waiting for the body");
+}
+
+/// The same as [`serve`], by the listener of the server, and how many connections there are.
+async fn serve_as_the_server(rig: &Rig) -> (SocketAddr, Gauge, watch::Sender<bool>) {
+    let bound = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let address = bound.local_addr().expect("bound");
+    let web = WebAccess::with_tokens(Vec::new());
+    let listener = HttpListener::new(bound, rig.http.clone(), Router::new(), 9, web);
+    let (connections, stop) = (listener.connections(), watch::Sender::new(false));
+    tokio::spawn(listener.run(stop.subscribe()));
+    (address, connections, stop)
+}
+
+#[tokio::test]
+async fn what_was_read_has_its_memory_when_the_caller_hangs_up() {
+    let report = r#"{"device_id":"0xA","data":1}"#;
+    let large = format!("{report}{}", " ".repeat(1_024 * 1_024));
+    for (content_type, body, ends) in [(JSON, large, true), (NDJSON, format!("{report}\n"), false)] {
+        let rig = Rig::start().await;
+        let (http, connections, _stop) = serve_as_the_server(&rig).await;
+        rig.store.hold();
+        let mut post = Post::begin(http, content_type).await;
+        post.send(body.as_bytes()).await;
+        if ends {
+            post.0.write_all(b"0\r\n\r\n").await.expect("open");
+        }
+        rig.store.holds(1).await;
+        let held = rig.memory.held_bytes();
+        assert!(held > 0, "{content_type}");
+        drop(post);
+        let gone = async {
+            while connections.get() > 0 {
+                yield_now().await;
+            }
+        };
+        timeout(PATIENCE, gone).await.expect("the connection is closed");
+        assert_eq!(rig.memory.held_bytes(), held, "{content_type}: it waits for the disk");
+        rig.store.release();
+        let given_back = async {
+            while rig.memory.held_bytes() > 0 {
+                yield_now().await;
+            }
+        };
+        timeout(PATIENCE, given_back).await.expect("it is durable");
+        assert_eq!(rig.readings("0xA").len(), 1, "{content_type}");
+    }
 }
 
 #[tokio::test]
