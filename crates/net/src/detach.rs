@@ -1,4 +1,4 @@
-//! A call that has memory of the budget is not dropped when its caller hangs up: what was read out
+//! A call that has memory of the budget is not dropped when its caller hangs up. What was read out
 //! of its body may wait for the disk, and takes that memory until the answer is known.
 //!
 //! Such a call goes on by itself until it is answered, or has given all of its memory back. Then it
@@ -67,9 +67,8 @@ impl<F: Future + Send + 'static> Drop for Detaching<F> {
     fn drop(&mut self) {
         let Some(mut call) = self.call.take() else { return };
         self.is_caller_gone.store(true, Ordering::Relaxed);
-        let memory = Arc::clone(&self.memory);
-        // One is ours, and one is in this function.
-        if Arc::strong_count(&memory) <= 2 {
+        let memory = std::mem::take(&mut self.memory);
+        if Arc::strong_count(&memory) == 1 {
             return;
         }
         // Outside of the runtime nothing goes on.
