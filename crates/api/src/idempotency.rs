@@ -106,8 +106,8 @@ impl Creation {
         .await
     }
 
-    /// [`Creation::once`], where the body is for nothing but the key. Its memory is given back before
-    /// anything is waited for, by a repeat too.
+    /// [`Creation::once`], where the body is for nothing but the key. Its memory is given back
+    /// before anything is waited for, by a repeat too.
     ///
     /// # Errors
     /// `idempotency_key_reused` when the key came with another body before.

@@ -3,7 +3,7 @@
 //!
 //! A body takes its memory before it is read or made, and gives back what it turns out not to need.
 //! A request keeps the rest until its answer is known: what was read out of its body waits for the
-//! disk, also when its caller hangs up ([`crate::detach`]).
+//! disk. That is so when its caller hangs up, too ([`crate::detach`]).
 //!
 //! Each [`Purpose`] has a part of the budget, so that whoever is slow at one of them stops no
 //! other: callers that do not read their answers do not stop reports. A sender has half of a part,

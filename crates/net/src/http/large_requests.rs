@@ -51,7 +51,7 @@ fn may_be_large(request: &Request) -> bool {
     !request.body().is_end_stream() && (is_encoded || !is_small)
 }
 
-/// A body that is broken off when its caller hangs up: a connection that is closed on our side ends
+/// A body that is broken off when its caller hangs up. A connection that is closed on our side ends
 /// it as if it were whole.
 struct BodyOfCaller {
     body: Body,
