@@ -6,7 +6,6 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -19,6 +18,9 @@ task_local! {
     static CALL: Weak<()>;
 }
 
+/// A call that takes memory as the one that it is.
+type KnownCall<F> = TaskLocalFuture<Weak<()>, F>;
+
 /// What a reservation keeps of the call that takes it, so that the call is known to have memory.
 pub(crate) fn this_call() -> Option<Arc<()>> {
     CALL.try_with(Weak::upgrade).ok().flatten()
@@ -28,24 +30,18 @@ pub(crate) fn this_call() -> Option<Arc<()>> {
 #[derive(Debug)]
 pub struct Detaching<F: Future + Send + 'static> {
     /// Until it is answered.
-    call: Option<Pin<Box<TaskLocalFuture<Weak<()>, F>>>>,
+    call: Option<Pin<Box<KnownCall<F>>>>,
     /// Every reservation of the call has another one.
     memory: Arc<()>,
-    is_caller_gone: Arc<AtomicBool>,
 }
 
 impl<F: Future + Send + 'static> Detaching<F> {
     /// The call has the memory that is taken while it is polled.
     #[must_use]
     pub fn new(call: F) -> Self {
-        Self::noting(call, Arc::default())
-    }
-
-    /// The same, and `is_caller_gone` becomes true when its caller hangs up.
-    pub(crate) fn noting(call: F, is_caller_gone: Arc<AtomicBool>) -> Self {
         let memory = Arc::new(());
         let call = CALL.scope(Arc::downgrade(&memory), call);
-        Self { call: Some(Box::pin(call)), memory, is_caller_gone }
+        Self { call: Some(Box::pin(call)), memory }
     }
 }
 
@@ -66,7 +62,6 @@ impl<F: Future + Send + 'static> Future for Detaching<F> {
 impl<F: Future + Send + 'static> Drop for Detaching<F> {
     fn drop(&mut self) {
         let Some(mut call) = self.call.take() else { return };
-        self.is_caller_gone.store(true, Ordering::Relaxed);
         let memory = std::mem::take(&mut self.memory);
         if Arc::strong_count(&memory) == 1 {
             return;

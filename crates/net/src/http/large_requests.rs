@@ -1,17 +1,12 @@
 //! Requests with large bodies: those that have memory of the budget go on when their caller hangs
 //! up. HTTP/1.1 drops any other with its connection.
 
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::HttpBody;
 use axum::extract::Request;
 use axum::http::header::CONTENT_ENCODING;
-use base::Problem;
 use futures_util::future::Either;
-use http_body::{Frame, SizeHint};
 use tower_service::Service;
 
 use crate::detach::Detaching;
@@ -33,13 +28,9 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        if !may_be_large(&request) {
-            return Either::Left(self.0.call(request));
-        }
-        let is_caller_gone = Arc::<AtomicBool>::default();
-        let noted = Arc::clone(&is_caller_gone);
-        let request = request.map(|body| Body::new(BodyOfCaller { body, is_caller_gone }));
-        Either::Right(Detaching::noting(self.0.call(request), noted))
+        let may_be_large = may_be_large(&request);
+        let call = self.0.call(request);
+        if may_be_large { Either::Right(Detaching::new(call)) } else { Either::Left(call) }
     }
 }
 
@@ -51,60 +42,29 @@ fn may_be_large(request: &Request) -> bool {
     !request.body().is_end_stream() && (is_encoded || !is_small)
 }
 
-/// A body that is broken off when its caller hangs up. A connection that is closed on our side ends
-/// it as if it were whole.
-struct BodyOfCaller {
-    body: Body,
-    is_caller_gone: Arc<AtomicBool>,
-}
-
-impl HttpBody for BodyOfCaller {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if frame.is_none() && self.is_caller_gone.load(Ordering::Relaxed) {
-            let hung_up = Problem::unreadable("the body broke off: its sender hung up");
-            return Poll::Ready(Some(Err(axum::Error::new(hung_up))));
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
 
+    use axum::body::Body;
     use axum::response::Response;
     use base::limits::JSON_BODY_BYTES_MAX;
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
-    use futures_util::stream::{self, StreamExt};
+    use futures_util::stream;
     use tokio::sync::{mpsc, oneshot};
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::body::whole;
+    use crate::body::{WholeBody, whole};
     use crate::memory_budget::{MemoryBudget, MemoryPart, Purpose};
     use crate::shares::SenderKey;
 
-    /// Reads the body whole, says what came of that, and answers when the store does.
+    /// Reads the body whole, says how large it is, and answers when the store does.
     struct App {
         memory: MemoryPart,
         store: Option<oneshot::Receiver<()>>,
-        read: mpsc::UnboundedSender<Result<usize, Problem>>,
+        read: mpsc::UnboundedSender<usize>,
     }
 
     impl Service<Request> for App {
@@ -122,11 +82,9 @@ mod tests {
             async move {
                 let sender = SenderKey::Unknown;
                 let body = whole(request.into_body(), JSON_BODY_BYTES_MAX, &memory, &sender).await;
-                let told = body.as_ref().map(|body| body.bytes.len()).map_err(Clone::clone);
-                read.send(told).expect("it is looked at");
-                if body.is_ok() {
-                    store.await.expect("it answers");
-                }
+                let WholeBody { bytes, held: _held } = body.expect("there is memory");
+                read.send(bytes.len()).expect("it is looked at");
+                store.await.expect("it answers");
                 Ok(Response::default())
             }
             .boxed()
@@ -145,7 +103,7 @@ mod tests {
             let app = App { memory: budget.part(Purpose::Bodies), store: Some(store), read };
             let mut called = LargeRequests(app).call(Request::new(body));
             assert!((&mut called).now_or_never().is_none(), "the store does not answer");
-            assert_eq!(told.try_recv(), Ok(Ok(bytes)));
+            assert_eq!(told.try_recv(), Ok(bytes));
             drop(called);
             yield_now().await;
             assert!(budget.held_bytes() >= bytes, "what was read waits for the store");
@@ -153,27 +111,6 @@ mod tests {
             while budget.held_bytes() > 0 {
                 yield_now().await;
             }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_body_that_its_caller_leaves_is_broken_off() {
-        let budget = MemoryBudget::default();
-        let (end, ended) = oneshot::channel::<()>();
-        let begun = stream::iter([Ok::<_, Infallible>(vec![b' '; FREE_BYTES + 1])]);
-        let rest =
-            stream::once(ended).filter_map(|_| std::future::ready(None::<Result<Vec<u8>, Infallible>>));
-        let body = Body::from_stream(begun.chain(Box::pin(rest)));
-        let ((_answers, store), (read, mut told)) = (oneshot::channel(), mpsc::unbounded_channel());
-        let app = App { memory: budget.part(Purpose::Bodies), store: Some(store), read };
-        let mut called = LargeRequests(app).call(Request::new(body));
-        assert!((&mut called).now_or_never().is_none() && told.try_recv().is_err(), "it has no end");
-        drop(called);
-        drop(end);
-        let refused = told.recv().await.expect("it goes on").err();
-        assert_eq!(refused.map(|problem| problem.code), Some("unreadable"));
-        while budget.held_bytes() > 0 {
-            yield_now().await;
         }
     }
 
