@@ -238,7 +238,7 @@ impl Queries {
         else {
             return Ok(None);
         };
-        Ok(Some((self.as_due(delivery), view.attempts(key).map_err(unreadable)?)))
+        Ok(Some((delivery, view.attempts(key).map_err(unreadable)?)))
     }
 
     /// The body of a notification that failed for good, while it is the newest of its device and

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Router;
 use engine::Answer as Answered;
 use engine::records::{AttemptDetail, AttemptError, AttemptTimings};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use crate::rig::{Server, names};
 
@@ -101,20 +101,6 @@ async fn a_delivery_tells_its_life() {
     let delivered = r#"{"status":"delivered","attempt_count":2,"next_attempt_at":null,
                         "attempts":[{"error":"timed_out"},{"at":"*","status_code":204,"error":null,"duration_ms":12}]}"#;
     server.check(&path, "", 200, delivered).await;
-}
-
-#[tokio::test]
-async fn no_attempt_is_due_to_a_client_that_is_disabled() {
-    let server = linked().await;
-    server.report("a", 1).await;
-    assert!(only_delivery(&server).await["next_attempt_at"].is_string());
-    server.check("PATCH /v1/clients/c", r#"{"enabled":false}"#, 200, "{}").await;
-    let delivery = only_delivery(&server).await;
-    assert_eq!((&delivery["status"], &delivery["next_attempt_at"]), (&json!("pending"), &Json::Null));
-    let path = format!("GET /v1/deliveries/{}", delivery["id"].as_str().expect("an id"));
-    server.check(&path, "", 200, r#"{"status":"pending","next_attempt_at":null}"#).await;
-    server.check("PATCH /v1/clients/c", r#"{"enabled":true}"#, 200, "{}").await;
-    assert!(only_delivery(&server).await["next_attempt_at"].is_string());
 }
 
 #[tokio::test]

@@ -195,18 +195,8 @@ impl Queries {
         };
         self.feed(of, page, &kept, |view, whose, page| {
             let deliveries = view.deliveries(whose, page, &|_| true)?;
-            let shown = deliveries.into_iter().map(|delivery| self.as_due(delivery));
-            Ok(shown.map(|delivery| (DeliveryKey::from(delivery.id), delivery)).collect())
+            Ok(deliveries.into_iter().map(|delivery| (DeliveryKey::from(delivery.id), delivery)).collect())
         })
-    }
-
-    /// A delivery as it is due: while its client is disabled, no attempt is.
-    pub(super) fn as_due(&self, mut delivery: Delivery) -> Delivery {
-        let waits = delivery.progress.next_attempt_at.is_some();
-        if waits && self.engine.directory().get(delivery.client).is_some_and(|client| !client.enabled) {
-            delivery.progress.next_attempt_at = None;
-        }
-        delivery
     }
 
     /// Refused reports by time.
