@@ -110,7 +110,7 @@ pub const MESSAGES_PER_CALL_MAX: usize = 1_000;
 pub const MESSAGE_BYTES_PER_CALL_MAX: usize = 16 * 1_024 * 1_024;
 /// Most headers of a message.
 pub const MESSAGE_HEADERS_MAX: usize = 16;
-/// Longest value of a header, and longest name of one, in bytes.
+/// Longest name and value of a header together, in bytes.
 pub const MESSAGE_HEADER_BYTES_MAX: usize = 1_024;
 /// Longest source and segment of a message, in characters.
 pub const STREAM_LABEL_CHARS_MAX: usize = 64;

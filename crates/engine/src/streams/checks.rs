@@ -79,8 +79,8 @@ fn check_headers(what: &dyn Display, headers: &[(Box<str>, Box<str>)]) -> Result
         format!("must be at most {MESSAGE_HEADERS_MAX}, not {}", headers.len())
     } else if headers.iter().any(|(name, _)| name.is_empty()) {
         "must have names".to_owned()
-    } else if headers.iter().any(|(name, value)| name.len().max(value.len()) > MESSAGE_HEADER_BYTES_MAX) {
-        format!("must have at most {MESSAGE_HEADER_BYTES_MAX} bytes each, and so must their names")
+    } else if headers.iter().any(|(name, value)| name.len() + value.len() > MESSAGE_HEADER_BYTES_MAX) {
+        format!("must have at most {MESSAGE_HEADER_BYTES_MAX} bytes each, with their names")
     } else {
         return Ok(());
     };
@@ -136,11 +136,9 @@ mod tests {
     fn headers_are_few_and_short() {
         let header = |name: &str, bytes: usize| (Box::from(name), "v".repeat(bytes).into());
         for (headers, expect) in [
-            (vec![header("n", 1_024); 16], Ok(())),
-            (vec![header(&"n".repeat(1_024), 1_024)], Ok(())),
+            (vec![header("n", 1_023); 16], Ok(())),
             (vec![header("n", 1); 17], Err("invalid_headers")),
-            (vec![header("n", 1_025)], Err("invalid_headers")),
-            (vec![header(&"n".repeat(1_025), 1)], Err("invalid_headers")),
+            (vec![header("n", 1_024)], Err("invalid_headers")),
             (vec![header("", 1)], Err("invalid_headers")),
         ] {
             check(&NewMessage { headers, ..message() }, expect);

@@ -77,7 +77,7 @@ pub(crate) fn external_id() -> Schema {
 /// Headers of a message.
 pub(crate) fn message_headers() -> Schema {
     let about = format!(
-        "up to {MESSAGE_HEADERS_MAX} texts by name; a text, and a name, of up to {MESSAGE_HEADER_BYTES_MAX} bytes"
+        "up to {MESSAGE_HEADERS_MAX} texts by name, of up to {MESSAGE_HEADER_BYTES_MAX} bytes each with its name"
     );
     ObjectBuilder::new()
         .schema_type(Type::Object)
