@@ -115,7 +115,7 @@ async fn the_deliveries_of_a_client_and_a_device_outlive_them() {
         assert_eq!(list["items"][0]["id"], id, "{path}: {list}");
     }
     let none = server.get("/v1/deliveries?client=c&status=failed").await;
-    assert_eq!(none["items"], json!([]), "something is known of it");
+    assert_eq!(none["items"].as_array().map(Vec::len), Some(0), "something is known of it");
     server.check("GET /v1/deliveries?client=d", "", 404, "unknown_client").await;
     server.check("GET /v1/deliveries?device=b", "", 404, "unknown_device").await;
 }

@@ -39,10 +39,6 @@ pub(super) fn to_publish(place: usize, job: &NewJob, wall: Timestamp) -> Result<
             return Err(wrong(field, "invalid_name", detail));
         }
     }
-    if job.alias.as_deref().is_some_and(|alias| matches!(alias, "." | "..")) {
-        let detail = "must not be \".\" or \"..\": in a path these are no names".to_owned();
-        return Err(wrong("alias", "invalid_name", detail));
-    }
     let recurs = job.recurs.as_ref().map(|recurs| rule(place, recurs)).transpose()?;
     Ok(ToPublish {
         body: body::write(job).into(),

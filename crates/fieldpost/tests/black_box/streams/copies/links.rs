@@ -31,7 +31,8 @@ const REPORTS_COPY: &str = "/v1/streams/edge/reports/copies/centre";
 /// What a node says to whoever shows no token, and one that it does not know.
 const NO_TOKEN: &str = "401 unauthorized: this call takes a token";
 const WRONG_TOKEN: &str = "401 unauthorized: the token is not one";
-const UNTRUSTED: &str = "invalid peer certificate: UnknownIssuer";
+const UNTRUSTED: &str =
+    "TLS failed: its certificate is not trusted (invalid peer certificate: UnknownIssuer)";
 
 /// A node that asks for a token.
 async fn guarded(name: &'static str, settings: &[(&str, &str)]) -> TestNode {
