@@ -103,23 +103,6 @@ async fn a_delivery_tells_its_life() {
     server.check(&path, "", 200, delivered).await;
 }
 
-#[tokio::test]
-async fn the_deliveries_of_a_client_and_a_device_outlive_them() {
-    let server = linked().await;
-    server.report("a", 1).await;
-    let id = only_delivery(&server).await["id"].clone();
-    server.check("DELETE /v1/clients/c", "", 204, "").await;
-    server.check("DELETE /v1/devices/a", "", 204, "").await;
-    for path in ["/v1/deliveries?client=c", "/v1/deliveries?device=a", "/v1/deliveries?client=c&device=a"] {
-        let list = server.get(path).await;
-        assert_eq!(list["items"][0]["id"], id, "{path}: {list}");
-    }
-    let none = server.get("/v1/deliveries?client=c&status=failed").await;
-    assert_eq!(none["items"].as_array().map(Vec::len), Some(0), "something is known of it");
-    server.check("GET /v1/deliveries?client=d", "", 404, "unknown_client").await;
-    server.check("GET /v1/deliveries?device=b", "", 404, "unknown_device").await;
-}
-
 /// What an attempt sent, what it saw, and what to do: as long as that is known.
 #[tokio::test]
 async fn a_delivery_has_both_halves() {

@@ -126,74 +126,28 @@ impl Queries {
         })
     }
 
-    /// Deliveries by time of making; also those of a device or client that is gone.
+    /// Deliveries by time of making.
     ///
     /// # Errors
-    /// 404 for a device or client of which nothing is known; see [`Queries::device`].
+    /// 404 for an unknown device or client; see [`Queries::device`].
     pub fn deliveries(
         &self,
         filter: &DeliveryFilter,
         page: Page<FeedKey<DeliveryKey>>,
     ) -> Result<BoundedFeedPage<DeliveryKey, Delivery>, Problem> {
-        let page = Page { from: filter.made_from.map_or(page.from, |from| from.max(page.from)), ..page };
-        let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose();
-        let device = filter.device.as_ref().map(|device| self.known_device(device).map(drop)).transpose();
-        let client = match (client, device) {
-            (Ok(client), Ok(_)) => client,
-            (Err(unknown), _) | (_, Err(unknown)) => {
-                return self.deliveries_of_gone(filter, page, unknown);
-            }
-        };
+        let client = filter.client.as_ref().map(|client| self.known_client(client)).transpose()?;
         let linked = client.filter(|_| filter.is_label_of_linked && !filter.labels.is_empty());
         let of = FeedScope { device: filter.device.as_ref(), client, linked, labels: &filter.labels };
+        let page = Page { from: filter.made_from.map_or(page.from, |from| from.max(page.from)), ..page };
         let keep =
             |delivery: &Delivery| filter.status.is_none_or(|status| delivery.progress.status == status);
-        self.delivery_feed(&of, page, filter.status.is_some().then_some(&keep))
-    }
-
-    /// Those of a device or a client that is gone: its deliveries outlive it. No index leads to
-    /// them.
-    fn deliveries_of_gone(
-        &self,
-        filter: &DeliveryFilter,
-        page: Page<FeedKey<DeliveryKey>>,
-        unknown: Problem,
-    ) -> Result<BoundedFeedPage<DeliveryKey, Delivery>, Problem> {
-        // Whoever sees only its own devices sees none that is gone, and what is gone has no labels.
-        let is_unknown = unknown.status == 404;
-        if !is_unknown || filter.is_label_of_linked || !filter.labels.is_empty() {
-            return Err(unknown);
-        }
-        let is_its = |delivery: &Delivery| {
-            filter.client.as_ref().is_none_or(|client| delivery.client_id == *client)
-                && filter.device.as_ref().is_none_or(|device| delivery.device == *device)
-        };
-        let keep = |delivery: &Delivery| {
-            is_its(delivery) && filter.status.is_none_or(|status| delivery.progress.status == status)
-        };
-        let (is_first, ascending) = (page.after.is_none(), page.ascending);
-        let found = self.delivery_feed(&FeedScope::default(), page, Some(&keep))?;
-        if !is_first || !found.found.is_empty() || found.next.is_some() {
-            return Ok(found);
-        }
-        let any = Page { from: Timestamp(0), to: Timestamp::MAX, ascending, after: None, limit: 1 };
-        let any = self.delivery_feed(&FeedScope::default(), any, Some(&is_its))?;
-        if any.found.is_empty() && any.next.is_none() { Err(unknown) } else { Ok(found) }
-    }
-
-    fn delivery_feed(
-        &self,
-        of: &FeedScope<'_>,
-        page: Page<FeedKey<DeliveryKey>>,
-        keep: Option<&dyn Fn(&Delivery) -> bool>,
-    ) -> Result<BoundedFeedPage<DeliveryKey, Delivery>, Problem> {
         let kept = ItemFilter {
-            keep,
+            keep: filter.status.is_some().then_some(&keep),
             device: |delivery: &Delivery| &delivery.device,
             read_max: usize::MAX,
             cost: |_| 1,
         };
-        self.feed(of, page, &kept, |view, whose, page| {
+        self.feed(&of, page, &kept, |view, whose, page| {
             let deliveries = view.deliveries(whose, page, &|_| true)?;
             Ok(deliveries.into_iter().map(|delivery| (DeliveryKey::from(delivery.id), delivery)).collect())
         })
