@@ -60,8 +60,7 @@ pub(super) fn routes() -> Routes {
         .gives::<AppendedShape>(201, "their ids, in the order of the request")
         .gives::<AppendedLinesShape>(200, "what became of the lines")
         .refuses(OF_A_MESSAGE)
-        .refuses(OF_A_STREAM)
-        .refuses(&[(503, "storage_unavailable")]);
+        .refuses(OF_A_STREAM);
     let read = Call::new("Messages of a stream, oldest first")
         .query("after", words::message_id())
         .query("from", words::time())

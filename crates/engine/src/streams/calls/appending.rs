@@ -64,8 +64,7 @@ impl Streams {
         messages: Vec<NewMessage>,
         terms: AppendTerms,
     ) -> Result<Vec<AppendedMessage>, Problem> {
-        let outcomes = self.outcomes_of(stream, messages, terms, (None, None)).await?;
-        Ok(self.told(stream, outcomes).await?.0)
+        self.append_once(stream, messages, terms, None).await
     }
 
     /// [`Streams::append_with`] for a request that may come again: a repeat appends nothing. Its
@@ -73,9 +72,7 @@ impl Streams {
     /// there. A refusal is not kept.
     ///
     /// # Errors
-    /// As that; 422 `idempotency_key_reused` where the key came with another body. 503
-    /// `storage_unavailable` where nothing is new, and the first message of one cannot be looked up
-    /// now: without an id it would pass for gone.
+    /// As that; 422 `idempotency_key_reused` where the key came with another body.
     pub async fn append_once(
         &self,
         stream: &StreamName,
@@ -84,23 +81,11 @@ impl Streams {
         idempotency: Option<IdempotencyKey>,
     ) -> Result<Vec<AppendedMessage>, Problem> {
         let outcomes = self.outcomes_of(stream, messages, terms, (None, idempotency)).await?;
-        match self.told(stream, outcomes).await? {
-            (all, Some(untold)) if all.iter().all(|one| one.duplicate) => Err(untold),
-            (all, _) => Ok(all),
-        }
-    }
-
-    /// What is answered, and why the id of a first message is not known that may be there.
-    async fn told(
-        &self,
-        stream: &StreamName,
-        outcomes: Vec<AppendOutcome>,
-    ) -> Result<(Vec<AppendedMessage>, Option<Problem>), Problem> {
         let is_duplicate = |outcome: &AppendOutcome| matches!(outcome, AppendOutcome::Duplicate(_));
         if outcomes.iter().any(is_duplicate) {
             return self.with_first_messages(stream, outcomes).await;
         }
-        Ok((outcomes.into_iter().filter_map(|outcome| appended(&outcome)).collect(), None))
+        Ok(outcomes.into_iter().filter_map(|outcome| appended(&outcome)).collect())
     }
 
     /// What became of each message, of whoever appends them. Where `taken_by` has a stream, no
@@ -139,7 +124,7 @@ impl Streams {
         &self,
         stream: &StreamName,
         outcomes: Vec<AppendOutcome>,
-    ) -> Result<(Vec<AppendedMessage>, Option<Problem>), Problem> {
+    ) -> Result<Vec<AppendedMessage>, Problem> {
         let context = Arc::clone(&self.engine.context().streams);
         let _turn = context.look_ups.of(stream).await;
         let (engine, name) = (self.engine.clone(), stream.clone());
@@ -155,21 +140,17 @@ impl Streams {
                 }
             }
             // What is new was appended, whatever becomes of this.
-            let (firsts, untold) = match reader.first_messages(&name, &duplicates) {
-                Ok(firsts) => {
-                    let untold = firsts.iter().find_map(|first| first.untold.clone());
-                    (firsts.into_iter().map(|first| first.appended).collect(), untold)
-                }
+            let firsts = match reader.first_messages(&name, &duplicates) {
+                Ok(firsts) => firsts.into_iter().map(|first| first.appended).collect(),
                 Err(problem) => {
                     tracing::warn!(stream = %name, %problem, "the first messages of duplicates are not told");
                     let unknown = AppendedMessage { id: None, duplicate: true, conflict: false };
-                    // One that was deleted meanwhile has none.
-                    (vec![unknown; duplicates.len()], Some(problem).filter(|problem| problem.status == 503))
+                    vec![unknown; duplicates.len()]
                 }
             };
             context.counts.conflicts(firsts.iter().filter(|first| first.conflict).count() as u64);
             let mut firsts = firsts.into_iter();
-            (all.into_iter().filter_map(|one| one.or_else(|| firsts.next())).collect(), untold)
+            all.into_iter().filter_map(|one| one.or_else(|| firsts.next())).collect()
         };
         let stopping = |_| Problem::unavailable("the server is not accepting now");
         spawn_blocking(look_up).await.map_err(stopping)

@@ -16,7 +16,6 @@ use tempfile::TempDir;
 use super::{S, append_numbers, numbers, read, read_all, set, until};
 use crate::contract::rig::{BINARY, PATIENCE, Rig};
 use crate::postgres;
-use crate::wire::Answer;
 use s3_server::{ACCESS_KEY, BUCKET, S3Server, SECRET_KEY};
 
 /// A server with storages, and a place for these.
@@ -92,36 +91,6 @@ impl StorageRig {
         assert!(said.contains("files of blocks in other storages"), "{said}");
         drop(kept);
     }
-}
-
-#[tokio::test]
-async fn a_duplicate_whose_first_message_lies_in_a_storage_that_is_away_is_not_told_to_be_gone() {
-    let mut of = rig(COLD).await;
-    set_moves(&of.rig, &json!([{"after": "1s", "to": "cold"}])).await;
-    append_from_till(&of.rig, &(0..20).collect::<Vec<_>>()).await;
-    of.all_in("cold", 20).await;
-    of.unloaded().await;
-    std::fs::rename(of.at("cold"), of.at("away")).expect("is taken away");
-    std::fs::create_dir(of.at("cold")).expect("a mount point");
-    // What was read before is forgotten.
-    of.rig.restart().await;
-    let untold = append_from_till(&of.rig, &[3]).await;
-    assert_eq!((untold.status, untold.text("code").as_str()), (503, "storage_unavailable"), "{untold:?}");
-    assert!(untold.text("detail").contains("\"cold\""), "{untold:?}");
-    let mixed = append_from_till(&of.rig, &[3, 20]).await.json();
-    assert_eq!(mixed["messages"][0], json!({"id": null, "duplicate": true}), "{mixed}");
-    assert_eq!(mixed["messages"][1]["duplicate"], false, "{mixed}");
-    std::fs::remove_dir(of.at("cold")).expect("is removed");
-    std::fs::rename(of.at("away"), of.at("cold")).expect("is brought back");
-    let told = append_from_till(&of.rig, &[3]).await.json();
-    assert_eq!(told["messages"][0], json!({"id": "4", "duplicate": true}), "{told}");
-}
-
-/// Appends numbers, each with itself as the external id.
-async fn append_from_till(rig: &Rig, numbers: &[u64]) -> Answer {
-    let message = |number: &u64| json!({"payload": number, "source": "till", "external_id": number});
-    let messages: Vec<_> = numbers.iter().map(message).collect();
-    rig.json("POST", &format!("{S}/messages"), &json!({"messages": messages}).to_string()).await
 }
 
 #[tokio::test]
