@@ -43,8 +43,11 @@ pub(crate) async fn take(
         run: api.streams().begin_run(),
     };
     let fed = feed(&mut body, &mut lines).await;
-    // What is handed in has its memory until it is answered, also when the body breaks off.
-    let told = lines.in_flight.finish().await;
+    // What is handed in has its memory until it is answered, also when the body breaks off. Nothing
+    // else is kept so long.
+    let AppendingLines { in_flight, open, memory, .. } = lines;
+    drop((body, open, memory));
+    let told = in_flight.finish().await;
     fed.and(told)
 }
 

@@ -165,10 +165,14 @@ impl<'a, O, S: Default> SlicesInFlight<'a, O, S> {
 
     /// What became of all lines.
     pub(crate) async fn finish(mut self) -> Result<S, Problem> {
+        // Those behind one that is refused have their memory until they are settled too.
+        let mut refused = None;
         while !self.slices.is_empty() {
-            self.settle_oldest().await?;
+            if let Err(problem) = self.settle_oldest().await {
+                refused.get_or_insert(problem);
+            }
         }
-        Ok(self.told)
+        refused.map_or(Ok(self.told), Err)
     }
 }
 

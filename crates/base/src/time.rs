@@ -62,6 +62,9 @@ impl Timestamp {
         if !has_form(text) {
             return Err(NotATime);
         }
+        if let Some(coarser) = without_fine_digits(text) {
+            return Self::read(&coarser);
+        }
         match PARSER.parse_timestamp(text) {
             Ok(moment) => Ok(Self(moment.as_millisecond())),
             // The last hours of the year 9999 are beyond what is computed with, and mean "no end".
@@ -69,6 +72,16 @@ impl Timestamp {
             Err(_) => Err(NotATime),
         }
     }
+}
+
+/// A time without the digits of a second that are too fine for the parser, if it has such.
+fn without_fine_digits(text: &str) -> Option<String> {
+    const READ_MAX: usize = "0000-00-00T00:00:00.123456789".len();
+    let (read, rest) = text.split_at_checked(READ_MAX)?;
+    let offset = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let is_fraction =
+        read.as_bytes()[READ_MAX - 10] == b'.' && read.ends_with(|digit: char| digit.is_ascii_digit());
+    (is_fraction && offset.len() < rest.len()).then(|| format!("{read}{offset}"))
 }
 
 /// Whether the text has the form of RFC 3339, with a space for the `T` if the writer likes that
@@ -153,6 +166,7 @@ mod tests {
             ("2026-11-21T01:02:03.456Z", "2026-11-21T01:02:03.456Z"),
             ("2026-11-21T04:02:03+03:00", "2026-11-21T01:02:03.000Z"),
             ("2026-11-21t01:02:03.1239z", "2026-11-21T01:02:03.123Z"),
+            ("2026-11-21T01:02:03.123456789012+00:30", "2026-11-21T00:32:03.123Z"),
             ("1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000Z"),
             ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
             ("2026-11-21 01:02:03.5-00:30", "2026-11-21T01:32:03.500Z"),

@@ -7,7 +7,6 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use serde_json::value::RawValue;
@@ -19,7 +18,7 @@ const PIECE_BYTES_MAX: usize = 1_024 * 1_024;
 /// A secret or another small thing that is read whole.
 const WHOLE_BYTES_MAX: u64 = 64 * 1_024;
 /// The name of stdin.
-pub(super) const STDIN: &str = "-";
+const STDIN: &str = "-";
 
 /// JSON on the command line.
 pub(super) fn json(text: &str) -> Result<Box<RawValue>, String> {
@@ -36,21 +35,14 @@ pub(super) fn open(file: &Path) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(opened))
 }
 
-/// Whether stdin is a pipe or a file. A terminal, a device and a socket are left alone: nobody says
-/// that they end.
-pub(super) fn is_piped() -> bool {
-    let metadata = stdin_itself().and_then(|stdin| stdin.metadata());
-    metadata.is_ok_and(|stdin| stdin.file_type().is_fifo() || stdin.is_file())
-}
-
-fn stdin_itself() -> io::Result<File> {
-    io::stdin().as_fd().try_clone_to_owned().map(File::from)
-}
-
 /// How long a file is, or what stdin is read from; `None` where that is not known before it is
 /// read.
 pub(super) fn size(file: &Path) -> Option<u64> {
-    let opened = if file.as_os_str() == STDIN { stdin_itself().ok()? } else { File::open(file).ok()? };
+    let opened = if file.as_os_str() == STDIN {
+        File::from(io::stdin().as_fd().try_clone_to_owned().ok()?)
+    } else {
+        File::open(file).ok()?
+    };
     let metadata = opened.metadata().ok()?;
     metadata.is_file().then_some(metadata.len())
 }

@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::input::{self, STDIN, json};
+use super::input::{self, json};
 
 /// The server takes a megabyte of payload, in a body of at most this.
 const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
@@ -18,8 +18,7 @@ const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("carried").args(["payload", "file"]))]
 pub(super) struct PayloadFlags {
-    /// What it carries, as JSON: 1, '"text"', '{"to":"ann"}'. If left out, what is piped in; null
-    /// if nothing is.
+    /// What it carries, as JSON: 1, '"text"', '{"to":"ann"}'; null if it is left out.
     #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = json)]
     payload: Option<Box<RawValue>>,
     /// Read what it carries from a file, - for stdin.
@@ -38,12 +37,9 @@ pub(super) struct PayloadFlags {
 pub(super) type Carried = (Option<Box<RawValue>>, Option<String>);
 
 impl PayloadFlags {
-    /// What something new carries: where nothing was said, what is piped in, or else null.
-    pub(super) fn read_or_piped(&self) -> Result<Carried, Failure> {
-        match self.read()? {
-            (None, None) => Ok(or_null((piped()?, None))),
-            said => Ok(said),
-        }
+    /// What something new carries: where nothing was said, null.
+    pub(super) fn read_or_null(&self) -> Result<Carried, Failure> {
+        self.read().map(or_null)
     }
 
     /// What was said.
@@ -70,21 +66,6 @@ pub(super) fn or_null(carried: Carried) -> Carried {
 
 fn misplaced(_: &str) -> Result<String, String> {
     Err("write what it carries behind --payload, or name its file with --file".to_owned())
-}
-
-/// What is piped in, if anything is.
-fn piped() -> Result<Option<Box<RawValue>>, Failure> {
-    if !input::is_piped() {
-        return Ok(None);
-    }
-    let content = content(STDIN.as_ref())?;
-    if content.trim_ascii().is_empty() {
-        return Ok(None);
-    }
-    serde_json::from_slice(&content).map(Some).map_err(|error| {
-        let instead = "--file - --bytes takes it as it is, --payload null leaves it out";
-        Failure::Usage(format!("what is piped in is not JSON ({error}); {instead}"))
-    })
 }
 
 fn content(file: &Path) -> Result<Vec<u8>, Failure> {

@@ -240,7 +240,10 @@ impl HttpBody for Decoded {
         let turn = ready!(coop::poll_proceed(cx));
         let piece = ready!(this.poll_piece(cx));
         turn.made_progress();
-        this.ended |= piece.is_err();
+        if piece.is_err() {
+            this.ended = true;
+            this.decoder = None;
+        }
         Poll::Ready(match piece {
             Ok(DecodeStep::Piece(piece)) => piece.map(|piece| Ok(Frame::data(piece))),
             Ok(DecodeStep::Waits) => Some(Ok(Frame::trailers(HeaderMap::new()))),

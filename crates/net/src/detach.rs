@@ -13,6 +13,8 @@ use tokio::runtime::Handle;
 use tokio::task::futures::TaskLocalFuture;
 use tokio::task_local;
 
+use crate::memory_budget::Reservation;
+
 task_local! {
     /// The call that takes memory here.
     static CALL: Weak<()>;
@@ -41,6 +43,15 @@ impl<F: Future + Send + 'static> Detaching<F> {
     pub fn new(call: F) -> Self {
         let memory = Arc::new(());
         let call = CALL.scope(Arc::downgrade(&memory), call);
+        Self { call: Some(Box::pin(call)), memory }
+    }
+
+    /// A call with memory that was taken before it began.
+    #[must_use]
+    pub fn holding(mut held: Reservation, call: impl FnOnce(Reservation) -> F) -> Self {
+        let memory = Arc::new(());
+        held.belongs_to(&memory);
+        let call = CALL.scope(Arc::downgrade(&memory), call(held));
         Self { call: Some(Box::pin(call)), memory }
     }
 }

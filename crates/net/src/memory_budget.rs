@@ -97,6 +97,8 @@ pub struct MemoryPart {
     /// Of all parts.
     held: Gauge,
     refused: Counter,
+    /// A call that has some goes on when its caller hangs up: it holds what came in its body.
+    keeps_call: bool,
 }
 
 impl Default for MemoryBudget {
@@ -105,7 +107,9 @@ impl Default for MemoryBudget {
         let part = |purpose: Purpose| {
             let (bytes, sender_bytes) = (purpose.bytes(), purpose.bytes() / 2);
             let pool = Arc::new(Pool::new(bytes / UNIT_BYTES, sender_bytes / UNIT_BYTES));
-            MemoryPart { pool, sender_bytes, held: held.clone(), refused: refused.counter(purpose.label()) }
+            let keeps_call = matches!(purpose, Purpose::Bodies | Purpose::Lines | Purpose::Messages);
+            let (held, refused) = (held.clone(), refused.counter(purpose.label()));
+            MemoryPart { pool, sender_bytes, held, refused, keeps_call }
         };
         Self { parts: Arc::new(ALL.map(part)), held, refused }
     }
@@ -189,7 +193,8 @@ impl MemoryPart {
 
     fn reserved(&self, (permits, from): Taken) -> Reservation {
         let gauges = [self.held.clone(), Gauge::default()];
-        let reservation = Reservation { permits, from, gauges, _call: this_call() };
+        let call = self.keeps_call.then(this_call).flatten();
+        let reservation = Reservation { permits, from, gauges, call };
         reservation.gauges[0].inc_by(reservation.bytes());
         reservation
     }
@@ -210,10 +215,15 @@ pub struct Reservation {
     /// That of the budget, and that of its purpose.
     gauges: [Gauge; 2],
     /// Which has it, and goes on with it when its caller hangs up.
-    _call: Option<Arc<()>>,
+    call: Option<Arc<()>>,
 }
 
 impl Reservation {
+    /// From now on it is that of this call.
+    pub(crate) fn belongs_to(&mut self, call: &Arc<()>) {
+        self.call = Some(Arc::clone(call));
+    }
+
     /// Counted by this gauge too, which shows a purpose.
     #[must_use]
     pub fn counted_by(mut self, gauge: &Gauge) -> Self {

@@ -126,7 +126,7 @@ struct TermsBody<'a> {
 impl PublishJob {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = self.place.below(&["jobs"]);
-        let body = self.body(self.carried.read_or_piped()?);
+        let body = self.body(self.carried.read_or_null()?);
         let answer = api.post_once(&path, &body, self.idempotency_key.as_deref())?;
         screen.show(&answer, || Ok(api.read::<PublishedView>(&answer)?.to_text()))
     }

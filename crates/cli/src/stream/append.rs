@@ -90,7 +90,7 @@ impl Append {
         if let Some(file) = &self.lines {
             return import::run(api, screen, &path, file, &[ImportCount::Appended, ImportCount::Duplicates]);
         }
-        let body = self.body(self.carried.read_or_piped()?);
+        let body = self.body(self.carried.read_or_null()?);
         let answer = api.post_once(&path, &body, self.idempotency_key.as_deref())?;
         screen.show(&answer, || Ok(api.read::<AppendedView>(&answer)?.to_text()))
     }

@@ -46,12 +46,12 @@ pub(super) async fn take(
         tally: Tally::default(),
     };
     let (mut lines, mut body) = (Lines::default(), Pieces::of(body));
-    loop {
+    let read = loop {
         let piece = tokio::select! {
             biased;
             piece = body::next(&mut body) => match piece {
                 Ok(piece) => piece,
-                Err(broken_off) => return run.ends_early(broken_off).await,
+                Err(broken_off) => break Err(broken_off),
             },
             // The sender pauses: what has come so far does not wait for it.
             () = std::future::ready(()), if !run.open.is_empty() => {
@@ -61,13 +61,19 @@ pub(super) async fn take(
         };
         match piece {
             Some(chunk) => run.take_chunk(&mut lines, &chunk).await?,
-            None => break,
+            None => break Ok(()),
         }
+    };
+    drop(body);
+    if let Err(broken_off) = read {
+        drop(lines);
+        return run.ends_early(broken_off).await;
     }
     if let Some((number, line)) = lines.last() {
         run.make_room().await?;
         run.open.add(number, line, Rules::of(&shared.engine));
     }
+    drop(lines);
     run.finish().await
 }
 
@@ -148,6 +154,7 @@ impl NdjsonRun<'_> {
 
     /// What is handed in has its memory until it is durable, also where nobody is told.
     async fn ends_early(mut self, why: RequestRefused) -> Result<Tally, RequestRefused> {
+        self.open = OpenLines::default();
         while !self.in_flight.is_empty() {
             if self.settle_oldest().await.is_err() {
                 break;

@@ -7,6 +7,7 @@ use engine::streams::{AppendRun, AppendTerms, AppendedMessage, StreamName};
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, poll_immediate};
 use futures_util::stream::FuturesOrdered;
+use net::detach::Detaching;
 use net::memory_budget::Reservation;
 use prost::Message;
 use tonic::Status;
@@ -149,10 +150,11 @@ impl Appending {
         let messages = messages.collect::<Result<Vec<_>, _>>()?;
         let terms = AppendTerms { expect_last_id, waits_until_durable: true, ..AppendTerms::default() };
         let append = self.streams.append_next(&mut self.run, &stream, messages, terms);
-        let append = async move {
+        // It goes on also when this stream ends before it is answered.
+        let append = Detaching::holding(held, |held| async move {
             let _held = held;
             append.await
-        };
+        });
         Ok(append.boxed())
     }
 }

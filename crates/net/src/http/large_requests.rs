@@ -9,6 +9,7 @@ use axum::http::header::CONTENT_ENCODING;
 use futures_util::future::Either;
 use tower_service::Service;
 
+use crate::body::is_ndjson;
 use crate::detach::Detaching;
 use crate::memory_budget::FREE_BYTES;
 
@@ -35,10 +36,11 @@ where
 }
 
 /// Whether the body may turn out to need memory of the budget: one in a coding is larger than it
-/// comes.
+/// comes, and lines always take some.
 fn may_be_large(request: &Request) -> bool {
     let is_encoded = request.headers().contains_key(CONTENT_ENCODING);
-    let is_small = request.body().size_hint().exact().is_some_and(|bytes| bytes <= FREE_BYTES as u64);
+    let is_small = !is_ndjson(request.headers())
+        && request.body().size_hint().exact().is_some_and(|bytes| bytes <= FREE_BYTES as u64);
     !request.body().is_end_stream() && (is_encoded || !is_small)
 }
 
