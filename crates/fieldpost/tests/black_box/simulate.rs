@@ -95,7 +95,8 @@ fn number(account: &Value, pointer: &str) -> u64 {
 #[tokio::test]
 async fn over_mqtt_every_good_report_is_in_the_history_once_and_every_bad_one_is_refused() {
     let rig = Rig::start().await;
-    // No more in flight than ids are kept of a device: all of it goes out again after a reconnection.
+    // No more in flight than ids are kept of a device: all of it goes out again after a
+    // reconnection.
     let flags = "--devices 8 --id-prefix m --rate 400 --reports 800 --seed 7 --bad-payloads 0.1 \
                  --reconnects 0.01 --ids --connections 4 --in-flight 8 --json";
     let account = account(&ended(rig.over_mqtt(flags).await).await, 0);
