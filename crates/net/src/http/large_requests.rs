@@ -35,7 +35,7 @@ where
     }
 }
 
-/// Whether the body may turn out to need memory of the budget: one in a coding is larger than it
+/// Whether the body may turn out to need memory of the budget. One in a coding is larger than it
 /// comes, and lines always take some.
 fn may_be_large(request: &Request) -> bool {
     let is_encoded = request.headers().contains_key(CONTENT_ENCODING);
