@@ -4,9 +4,9 @@
 //! Every record begins with its own version byte, in a row of a table and in a frame of the log
 //! alike. To change a record, raise its [`Stored::VERSION`] and write only the newest. Let
 //! [`Stored::get`] read every version since the oldest data directory that may still be opened. Add
-//! the bytes of the old version to `tests/versions.rs`. A field is never given another meaning under
-//! the same version. Nothing here trusts its input: bytes that make no sense are a [`CodecError`],
-//! never a panic.
+//! the bytes of the old version to `tests/versions.rs`. A field is never given another meaning
+//! under the same version. Nothing here trusts its input: bytes that make no sense are a
+//! [`CodecError`], never a panic.
 
 use std::cell::RefCell;
 
