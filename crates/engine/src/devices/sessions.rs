@@ -40,8 +40,8 @@ pub(super) struct Present {
 pub(super) struct RelabelledSessions {
     /// Those whose logins speak for it no longer, and since when they were its own.
     pub(super) barred: Vec<(Session, Timestamp)>,
-    /// A login of another one speaks for it again.
-    pub(super) is_any_back: bool,
+    /// Those whose logins speak for it again, and since when they live.
+    pub(super) back: Vec<(Session, Timestamp)>,
 }
 
 /// The live sessions that concern devices of a partition.
@@ -117,7 +117,7 @@ impl Sessions {
                 own.0.label.as_deref().is_some_and(|(key, value)| !has_label(profile, key, value));
             match (std::mem::replace(&mut one.is_barred, is_barred), is_barred) {
                 (false, true) => relabelled.barred.push(own.clone()),
-                (true, false) => relabelled.is_any_back = true,
+                (true, false) => relabelled.back.push(own.clone()),
                 (false, false) | (true, true) => {}
             }
         }

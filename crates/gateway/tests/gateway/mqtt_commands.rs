@@ -86,7 +86,7 @@ fn answer(version: Version, device: &str, command: EntityId, fields: &str) -> Ve
     publish(version, 9, &format!("dev/lock/{device}/ack"), &payload)
 }
 
-fn is_connected(rig: &Rig, device: &str) -> bool {
+pub(crate) fn is_connected(rig: &Rig, device: &str) -> bool {
     let device = rig.engine.queries().device(&id(device)).expect("readable");
     device.expect("registered").connected
 }

@@ -115,6 +115,10 @@ impl DevicePartition {
             self.watch.set_interval(is.slot, is.report_interval_ms);
         }
         let (relabelled, paced) = (is.labels != was.labels, is.pace != was.pace);
+        if relabelled {
+            // A partition that was loaded again may not have looked at the former ones yet.
+            let _told_of_before = self.commands.sessions.relabel(&was);
+        }
         self.put_links(was, is, step);
         if relabelled {
             self.sessions_relabelled(is, step);

@@ -59,15 +59,15 @@ impl Protocol {
     /// # Errors
     /// When the server is not accepting.
     pub(in crate::mqtt) async fn tell_begin(&mut self, client_id: &str) -> Result<(), NotAccepting> {
-        let own = self.access.own_device(client_id);
-        let answers = match self.labels_to_begin(own.as_ref()) {
+        let answers = match self.labels_to_begin() {
             Some(asked) => asked.await?,
             None => Vec::new(),
         };
         let shared = Arc::clone(&self.shared);
         let known = shared.known(&answers);
         let mut calls = Vec::new();
-        if let Some(own) = own.filter(|own| self.access.speaks_for(own, known) == Ok(true)) {
+        // Labels come and go: whether a session is a device's own by one is the engine's to say.
+        if let Some(own) = self.access.own_device(client_id) {
             self.presence.connect(own, &mut calls);
         }
         let login = self.access.devices();
@@ -87,11 +87,11 @@ impl Protocol {
     }
 
     /// The labels that say for which devices the login still speaks.
-    fn labels_to_begin(&self, own: Option<&DeviceId>) -> Option<Lookup> {
+    fn labels_to_begin(&self) -> Option<Lookup> {
         let label = self.access.label()?;
         let known = self.shared.known(&[]);
         let asked = self.subscriptions.filters().filter_map(|filter| self.access.asks_about(filter, known));
-        let mut devices: Vec<DeviceId> = own.cloned().into_iter().chain(asked).collect();
+        let mut devices: Vec<DeviceId> = asked.collect();
         devices.sort_unstable();
         devices.dedup();
         let labels = Arc::clone(&self.shared.labels);

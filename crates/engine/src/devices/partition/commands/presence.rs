@@ -59,6 +59,7 @@ impl DevicePartition {
     ) -> Result<(), StoreError> {
         match change {
             PresenceChange::Connected(device, session, _) => {
+                self.bar_by_label(device, step)?;
                 let was_connected = self.is_connected(device);
                 self.commands.sessions.apply(change);
                 self.bar_by_label(device, step)?;
@@ -71,6 +72,7 @@ impl DevicePartition {
                 }
             }
             PresenceChange::Disconnected(device, number, reason) => {
+                self.bar_by_label(device, step)?;
                 let ended = self.commands.sessions.own(device).find(|(session, _)| session.number == *number);
                 let ended = ended.cloned();
                 self.commands.sessions.apply(change);
@@ -198,20 +200,22 @@ impl DevicePartition {
         profile: &DeviceProfile,
         step: &mut DeviceStep<'_>,
     ) {
-        let RelabelledSessions { barred, is_any_back } = self.commands.sessions.relabel(profile);
-        let was_any_barred = !barred.is_empty();
+        let RelabelledSessions { barred, back } = self.commands.sessions.relabel(profile);
+        let is_any_changed = !(barred.is_empty() && back.is_empty());
         for (Session { address, .. }, since) in barred {
             let reason = DisconnectReason::Kicked;
             self.put_timeline(profile.slot, Happening::Disconnected { reason, address, since }, step);
         }
-        if is_any_back {
-            self.note_connected(profile.slot, step);
-        } else if was_any_barred {
+        for (Session { address, .. }, _) in back {
+            self.put_timeline(profile.slot, Happening::Connected { address }, step);
+        }
+        if is_any_changed {
             self.book_session(profile.slot, step);
         }
     }
 
-    /// A session may be told of after the device lost the label of its login.
+    /// A session may be told of after the device lost the label of its login. A partition that was
+    /// loaded again has not looked yet.
     fn bar_by_label(&mut self, device: &DeviceId, step: &DeviceStep<'_>) -> Result<(), StoreError> {
         if self.commands.sessions.has_labelled(device)
             && let Some(profile) = self.stored_profile(device, step)?

@@ -48,11 +48,53 @@ fn a_label_that_is_taken_away_closes_the_lane_of_a_login_that_had_it() {
     }
 }
 
+/// The session of a login of site 12.
+fn of_site(number: u64) -> Session {
+    Session { label: Some(Arc::new(("site".into(), "12".into()))), ..session(number) }
+}
+
+#[test]
+fn a_barred_session_is_told_of_once_also_after_its_partition_was_loaded_again() {
+    for ends in [true, false] {
+        let mut bench = Bench::new();
+        bench.rig.label(DEVICE, "site", "12");
+        let began = PresenceChange::Connected(device(), of_site(1), bench.rig.now());
+        bench.tell_in_vain(&began);
+        bench.presence(began);
+        bench.rig.label(DEVICE, "site", "13");
+        bench.rig.reload();
+        // The partition has not looked at the sessions yet.
+        bench.rig.partition.go_on_with_sessions(&bench.rig.context.devices);
+        if ends {
+            bench.presence(PresenceChange::Disconnected(device(), 1, DisconnectReason::KeepAlive));
+        } else {
+            bench.rig.label(DEVICE, "site", "14");
+        }
+        assert_eq!(bench.timeline(), ["linked true", "connected", "kicked"], "ends: {ends}");
+    }
+}
+
+#[test]
+fn each_session_that_comes_back_with_its_label_is_told_of() {
+    let mut bench = Bench::new();
+    bench.rig.label(DEVICE, "site", "12");
+    let now = bench.rig.now();
+    for session in [of_site(1), of_site(2), session(3)] {
+        bench.presence(PresenceChange::Connected(device(), session, now));
+    }
+    bench.rig.label(DEVICE, "site", "13");
+    assert!(bench.is_shown_connected(), "a login without a label still speaks for it");
+    bench.rig.label(DEVICE, "site", "12");
+    let told = bench.timeline();
+    let began = told.iter().filter(|what| *what == "connected").count();
+    let kicked = told.iter().filter(|what| *what == "kicked").count();
+    assert_eq!((began, kicked), (5, 2), "{told:?}");
+}
+
 #[test]
 fn a_session_is_the_devices_own_while_the_device_has_the_label_of_its_login() {
     let mut bench = Bench::new();
     bench.rig.label(DEVICE, "site", "12");
-    let of_site = |number| Session { label: Some(Arc::new(("site".into(), "12".into()))), ..session(number) };
     let now = bench.rig.now();
     bench.presence(PresenceChange::Connected(device(), of_site(1), now));
     assert!(bench.is_shown_connected());
