@@ -16,8 +16,8 @@ use http_body_util::{BodyExt, Full};
 
 /// What is smaller is sent as it is: there is nothing to gain.
 pub(crate) const BYTES_MIN: usize = 1_024;
-/// What is larger and no page is sent as it is: up to here it is compressed in less than a
-/// millisecond, where it is.
+/// A larger answer that is no page is not compressed: it would take over a millisecond of its
+/// connection's task.
 const ON_ITS_WAY_BYTES_MAX: usize = 64 * 1_024;
 /// How much work is put into it, of 9: more takes the time of whoever waits for a turn to read.
 const LEVEL: u32 = 3;

@@ -59,44 +59,47 @@ impl Timestamp {
 
     fn read(text: &str) -> Result<Self, NotATime> {
         static PARSER: DateTimeParser = DateTimeParser::new();
-        if !has_form(text) {
-            return Err(NotATime);
-        }
-        if let Some(coarser) = without_fine_digits(text) {
-            return Self::read(&coarser);
-        }
-        match PARSER.parse_timestamp(text) {
+        let (civil, fraction, offset) = parts(text).ok_or(NotATime)?;
+        let parsed = match fraction.get(..DIGITS_MAX) {
+            Some(read) if fraction.len() > DIGITS_MAX => {
+                PARSER.parse_timestamp(format!("{civil}.{read}{offset}"))
+            }
+            _ => PARSER.parse_timestamp(text),
+        };
+        match parsed {
             Ok(moment) => Ok(Self(moment.as_millisecond())),
             // The last hours of the year 9999 are beyond what is computed with, and mean "no end".
-            Err(_) if is_in_last_year(text) => Ok(Self(Self::WRITABLE_MAX)),
+            Err(_) if PARSER.parse_datetime(civil).is_ok_and(|time| time.year() == YEAR_MAX) => {
+                Ok(Self(Self::WRITABLE_MAX))
+            }
             Err(_) => Err(NotATime),
         }
     }
 }
 
-/// A time without the digits of a second that are too fine for the parser, if it has such.
-fn without_fine_digits(text: &str) -> Option<String> {
-    const READ_MAX: usize = "0000-00-00T00:00:00.123456789".len();
-    let (read, rest) = text.split_at_checked(READ_MAX)?;
-    let offset = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
-    let is_fraction =
-        read.as_bytes()[READ_MAX - 10] == b'.' && read.ends_with(|digit: char| digit.is_ascii_digit());
-    (is_fraction && offset.len() < rest.len()).then(|| format!("{read}{offset}"))
-}
+/// The last year that RFC 3339 can write.
+const YEAR_MAX: i16 = 9_999;
+/// Digits of a second that the parser reads at most.
+const DIGITS_MAX: usize = 9;
 
-/// Whether the text has the form of RFC 3339, with a space for the `T` if the writer likes that
-/// better. The parser takes more: times without seconds, years of six digits, offsets of a day.
-fn has_form(text: &str) -> bool {
+/// Date and time of day, digits of a fraction, and offset of a text that has the form of RFC 3339,
+/// with a space for the `T` if the writer likes that better. The parser takes more: times without
+/// seconds, years of six digits, offsets of a day.
+fn parts(text: &str) -> Option<(&str, &str, &str)> {
     const CIVIL: &str = "0000-00-00T00:00:00";
-    let Some((civil, rest)) = text.split_at_checked(CIVIL.len()) else { return false };
+    let (civil, rest) = text.split_at_checked(CIVIL.len())?;
     let fits = |(form, byte): (u8, u8)| match form {
         b'0' => byte.is_ascii_digit(),
         b'T' => matches!(byte, b'T' | b't' | b' '),
         other => byte == other,
     };
-    let is_digit = |digit: char| digit.is_ascii_digit();
-    let offset = rest.strip_prefix('.').map_or(rest, |fraction| fraction.trim_start_matches(is_digit));
-    CIVIL.bytes().zip(civil.bytes()).all(fits) && is_offset(offset.as_bytes())
+    let (fraction, offset) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(rest.find(|digit: char| !digit.is_ascii_digit())?),
+        None => ("", rest),
+    };
+    let is_whole = rest.starts_with('.') != fraction.is_empty();
+    let has_form = CIVIL.bytes().zip(civil.bytes()).all(fits) && is_whole && is_offset(offset.as_bytes());
+    has_form.then_some((civil, fraction, offset))
 }
 
 fn is_offset(text: &[u8]) -> bool {
@@ -107,19 +110,6 @@ fn is_offset(text: &[u8]) -> bool {
         }
         _ => false,
     }
-}
-
-/// The last year that RFC 3339 can write.
-const YEAR_MAX: i16 = 9_999;
-
-/// Whether this is a time of the last year, with an offset.
-fn is_in_last_year(text: &str) -> bool {
-    const CIVIL_CHARS: usize = "9999-12-31T23:59:59".len();
-    let Some((civil, rest)) = text.split_at_checked(CIVIL_CHARS) else { return false };
-    let time = DateTimeParser::new().parse_datetime(civil);
-    // The same rest is readable behind a time that can be computed with.
-    time.is_ok_and(|time| time.year() == YEAR_MAX)
-        && Timestamp::parse(&format!("2000-01-01T00:00:00{rest}")).is_ok()
 }
 
 /// Text that is not an RFC 3339 time.

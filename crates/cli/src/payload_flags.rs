@@ -1,7 +1,7 @@
 //! What a job or a message carries, on the command line: JSON, or a file.
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 16 * 1_024 * 1_024;
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("carried").args(["payload", "file"]))]
 pub(super) struct PayloadFlags {
-    /// What it carries, as JSON: 1, '"text"', '{"to":"ann"}'; null if it is left out.
+    /// What it carries, as JSON: 1, '"text"', '{"to":"ann"}'.
     #[arg(long, value_name = "JSON", allow_hyphen_values = true, value_parser = json)]
     payload: Option<Box<RawValue>>,
     /// Read what it carries from a file, - for stdin.
@@ -34,18 +34,26 @@ pub(super) struct PayloadFlags {
 }
 
 /// A value, or bytes in base64; neither where nothing was said.
-pub(super) type Carried = (Option<Box<RawValue>>, Option<String>);
+type Carried = (Option<Box<RawValue>>, Option<String>);
 
 impl PayloadFlags {
     /// What something new carries: where nothing was said, null.
     pub(super) fn read_or_null(&self) -> Result<Carried, Failure> {
-        self.read().map(or_null)
+        Ok(match self.read()? {
+            (None, None) => (Some(RawValue::NULL.to_owned()), None),
+            said => said,
+        })
     }
 
     /// What was said.
     pub(super) fn read(&self) -> Result<Carried, Failure> {
         let Some(file) = &self.file else { return Ok((self.payload.clone(), None)) };
-        let content = content(file)?;
+        let mut content = Vec::new();
+        let read = input::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
+        read.map_err(|error| input::unreadable(file, &error))?;
+        if content.len() as u64 > FILE_BYTES_MAX {
+            return Err(Failure::Usage(format!("{} is too long", file.display())));
+        }
         if self.bytes {
             return Ok((None, Some(BASE64_STANDARD.encode(content))));
         }
@@ -56,24 +64,6 @@ impl PayloadFlags {
     }
 }
 
-/// Something new carries something.
-pub(super) fn or_null(carried: Carried) -> Carried {
-    match carried {
-        (None, None) => (Some(RawValue::NULL.to_owned()), None),
-        some => some,
-    }
-}
-
 fn misplaced(_: &str) -> Result<String, String> {
     Err("write what it carries behind --payload, or name its file with --file".to_owned())
-}
-
-fn content(file: &Path) -> Result<Vec<u8>, Failure> {
-    let mut content = Vec::new();
-    let read = input::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
-    read.map_err(|error| input::unreadable(file, &error))?;
-    if content.len() as u64 > FILE_BYTES_MAX {
-        return Err(Failure::Usage(format!("{} is too long", file.display())));
-    }
-    Ok(content)
 }

@@ -238,7 +238,7 @@ async fn pause(
     IfMatch(only_if): IfMatch,
 ) -> Result<Answer, Refused> {
     let found = present(&api, id).await?;
-    api.engine().campaigns().pause(&found.campaign.id, true, only_if).await?;
+    api.engine().campaigns().set_paused(&found.campaign.id, true, only_if).await?;
     Ok(Answer::nothing())
 }
 
@@ -248,7 +248,7 @@ async fn resume(
     IfMatch(only_if): IfMatch,
 ) -> Result<Answer, Refused> {
     let found = present(&api, id).await?;
-    api.engine().campaigns().pause(&found.campaign.id, false, only_if).await?;
+    api.engine().campaigns().set_paused(&found.campaign.id, false, only_if).await?;
     Ok(Answer::nothing())
 }
 

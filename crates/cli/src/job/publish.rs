@@ -8,7 +8,7 @@ use super::OneJob;
 use super::view::{PublishedView, ShownJob};
 use crate::api::Api;
 use crate::failure::Failure;
-use crate::payload_flags::{Carried, PayloadFlags};
+use crate::payload_flags::PayloadFlags;
 use crate::queue::QueueArgs;
 use crate::screen::Screen;
 
@@ -126,12 +126,12 @@ struct TermsBody<'a> {
 impl PublishJob {
     pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         let path = self.place.below(&["jobs"]);
-        let body = self.body(self.carried.read_or_null()?);
-        let answer = api.post_once(&path, &body, self.idempotency_key.as_deref())?;
+        let answer = api.post_once(&path, &self.body()?, self.idempotency_key.as_deref())?;
         screen.show(&answer, || Ok(api.read::<PublishedView>(&answer)?.to_text()))
     }
 
-    fn body(&self, (payload, payload_base64): Carried) -> PublishBody<'_> {
+    fn body(&self) -> Result<PublishBody<'_>, Failure> {
+        let (payload, payload_base64) = self.carried.read_or_null()?;
         let terms = TermsBody {
             ttl: self.ttl.as_deref(),
             tries: self.tries,
@@ -143,13 +143,13 @@ impl PublishJob {
             tz: self.tz.as_deref(),
             executions: self.executions,
         };
-        PublishBody {
+        Ok(PublishBody {
             payload,
             payload_base64,
             delay: self.due.delay.as_deref(),
             run_at: self.due.run_at.as_deref(),
             terms: Some(terms),
-        }
+        })
     }
 }
 
@@ -168,7 +168,6 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::payload_flags::or_null;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -179,8 +178,7 @@ mod tests {
     fn body(words: &[&str]) -> Option<String> {
         let words = ["test", "shop", "mail"].iter().chain(words);
         let line = Line::try_parse_from(words).ok()?;
-        let carried = line.publish.carried.read().expect("no file is read");
-        let body = line.publish.body(or_null(carried));
+        let body = line.publish.body().expect("no file is read");
         Some(serde_json::to_string(&body).expect("a body has only names for keys"))
     }
 

@@ -12,7 +12,7 @@ use super::view::AppendedView;
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::import::{self, ImportCount};
-use crate::payload_flags::{Carried, PayloadFlags};
+use crate::payload_flags::PayloadFlags;
 use crate::screen::Screen;
 use crate::when::When;
 
@@ -90,13 +90,13 @@ impl Append {
         if let Some(file) = &self.lines {
             return import::run(api, screen, &path, file, &[ImportCount::Appended, ImportCount::Duplicates]);
         }
-        let body = self.body(self.carried.read_or_null()?);
-        let answer = api.post_once(&path, &body, self.idempotency_key.as_deref())?;
+        let answer = api.post_once(&path, &self.body()?, self.idempotency_key.as_deref())?;
         screen.show(&answer, || Ok(api.read::<AppendedView>(&answer)?.to_text()))
     }
 
-    fn body(&self, (payload, payload_base64): Carried) -> MessageBody<'_> {
-        MessageBody {
+    fn body(&self) -> Result<MessageBody<'_>, Failure> {
+        let (payload, payload_base64) = self.carried.read_or_null()?;
+        Ok(MessageBody {
             payload,
             payload_base64,
             source: self.source.as_deref(),
@@ -105,7 +105,7 @@ impl Append {
             ts: self.ts.map(|ts| ts.to_string()),
             headers: self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect(),
             expect_last_id: self.expect_last_id,
-        }
+        })
     }
 }
 
@@ -120,7 +120,6 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::payload_flags::or_null;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -131,8 +130,7 @@ mod tests {
     fn body(words: &[&str]) -> Option<String> {
         let words = ["test", "shop", "orders"].iter().chain(words);
         let line = Line::try_parse_from(words).ok()?;
-        let carried = line.append.carried.read().expect("no file is read");
-        let body = line.append.body(or_null(carried));
+        let body = line.append.body().expect("no file is read");
         Some(serde_json::to_string(&body).expect("a body has only names for keys"))
     }
 

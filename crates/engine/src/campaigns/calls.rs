@@ -193,7 +193,7 @@ impl CampaignCalls {
     ///
     /// # Errors
     /// 404 `unknown_campaign`; 412 `precondition_failed`.
-    pub async fn pause(&self, id: &str, is_paused: bool, only_if: OnlyIf) -> Result<(), Problem> {
+    pub async fn set_paused(&self, id: &str, is_paused: bool, only_if: OnlyIf) -> Result<(), Problem> {
         let id = id.into();
         let call = |reply| CampaignCall::SetPaused { id, is_paused, only_if, reply };
         let input = |reply| CampaignsInput::Campaign(call(reply));
