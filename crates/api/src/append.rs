@@ -8,6 +8,7 @@ use base::Problem;
 use base::limits::{MESSAGES_PER_CALL_MAX, NDJSON_LINE_BYTES_MAX};
 use engine::streams::{AppendRun, AppendTerms, AppendedMessage, NewMessage, StreamName};
 use net::body::Pieces;
+use net::detach::CALL_BYTES;
 use net::memory_budget::Reservation;
 use net::shares::SenderKey;
 
@@ -78,7 +79,7 @@ impl TakesLines for AppendingLines<'_> {
     async fn hand_in(&mut self) -> Result<(), Problem> {
         let (mut slice, mut memory) = (std::mem::take(&mut self.open), self.memory.take());
         if let Some(memory) = &mut memory {
-            memory.shrink(slice.held_bytes(MESSAGE_BYTES));
+            memory.shrink(slice.held_bytes(MESSAGE_BYTES).max(CALL_BYTES));
         }
         let streams = self.api.streams();
         if self.in_flight.is_empty() {

@@ -33,6 +33,8 @@ pub const REPORT_TS_AHEAD_MS_MAX: i64 = 5 * 60 * 1_000;
 /// Most reports that cross to a partition in one slice; also the most records that one input may
 /// touch.
 pub const SLICE_REPORTS_MAX: usize = 1_000;
+/// What a report takes in memory beside what it came in until it is durable, about, in bytes.
+pub const REPORT_BYTES: usize = 256;
 /// Largest whole number that a setting may be: up to it, every reader of JSON has each exactly.
 pub const EXACT_NUMBER_MAX: u64 = 1 << 53;
 /// Most items in one page of a list.

@@ -278,13 +278,15 @@ impl<B> Guarded<B> {
     /// Between messages a stream may be silent; a single message, and the end behind it, have to
     /// come in time.
     fn begin_to_wait(&mut self) {
-        let memory = std::mem::replace(&mut self.body_memory, BodyMemory::NotNeeded);
-        if let (Sends::One, BodyMemory::Has(place)) = (self.sends, memory) {
-            self.handed_over = Some(call_memory::hand_over(place));
-        }
         self.begun.becomes(0);
         self.due = match self.sends {
-            Sends::One => Some(PaceWatch::within(RECEIVING, TIME_MAX)),
+            Sends::One => {
+                let memory = std::mem::replace(&mut self.body_memory, BodyMemory::NotNeeded);
+                if let BodyMemory::Has(place) = memory {
+                    self.handed_over = Some(call_memory::hand_over(place));
+                }
+                Some(PaceWatch::within(RECEIVING, TIME_MAX))
+            }
             Sends::Stream => None,
         };
     }
@@ -375,6 +377,11 @@ where
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if !self.message.is_begun() {
+            // Who reads a stream on has taken other memory for the message before, or is through
+            // with it.
+            self.body_memory = BodyMemory::NotNeeded;
+        }
         if let Err(no_place) = ready!(self.poll_memory(cx)) {
             self.body_memory = BodyMemory::NotNeeded;
             self.places.server.memory.count_refusal();

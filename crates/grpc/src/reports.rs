@@ -10,21 +10,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use access::{Admitted, RequestedAction};
-use base::limits::SLICE_REPORTS_MAX;
+use base::limits::{REPORT_BYTES, SLICE_REPORTS_MAX};
 use base::{Problem, WayIn};
 use engine::intake::{NotAccepting, Received, Slice};
 use engine::{Engine, Intake, Outcome, Report};
-use futures_util::stream::FuturesOrdered;
-use futures_util::{FutureExt, Stream, StreamExt, future::BoxFuture, stream};
+use futures_util::{Stream, stream};
+use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
+use prost::Message;
 use serde_json::value::RawValue;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::answers_in_flight::AnswersInFlight;
-use crate::callers::{caller, peer};
+use crate::callers::{caller_sender_and_message, peer};
 use crate::metrics::Metrics;
 use crate::proto::send_response::Rejection;
 use crate::proto::{self, SendRequest, SendResponse, reports_server};
 use crate::receiving::CallMessages;
+use crate::sent_ahead::{BatchesInFlight, SentAhead};
 use crate::status::status;
 use crate::stopping::Stop;
 use crate::time::read_moment;
@@ -32,22 +33,27 @@ use crate::time::read_moment;
 /// Reads a report from a line of NDJSON.
 pub type ReadReport = Arc<dyn Fn(&[u8]) -> Result<Report, Problem> + Send + Sync>;
 
-/// Batches of one stream that are handed in and not yet answered.
-const BATCHES_IN_FLIGHT_MAX: usize = 8;
-
 /// The way in for reports.
 pub(crate) struct Reports {
     intake: Intake,
+    memory: MemoryPart,
     read: ReadReport,
     stop: Stop,
     metrics: Metrics,
 }
 
 impl Reports {
-    pub(crate) fn new(engine: &Engine, read: ReadReport, stop: Stop, metrics: &Metrics) -> Self {
+    pub(crate) fn new(
+        engine: &Engine,
+        memory: &MemoryBudget,
+        read: ReadReport,
+        stop: Stop,
+        metrics: &Metrics,
+    ) -> Self {
         // Silence over gRPC is counted like that over HTTP: both are there as long as the server
         // is.
-        Self { intake: engine.intake(WayIn::Http), read, stop, metrics: metrics.clone() }
+        let intake = engine.intake(WayIn::Http);
+        Self { intake, memory: memory.part(Purpose::Lines), read, stop, metrics: metrics.clone() }
     }
 }
 
@@ -59,11 +65,12 @@ impl reports_server::Reports for Reports {
         &self,
         request: Request<Streaming<SendRequest>>,
     ) -> Result<Response<Self::SendStream>, Status> {
-        let caller = caller(&request)?;
-        caller.may(RequestedAction::Reports).map_err(|problem| status(&problem))?;
         let peer = peer(&request);
-        let batches = CallMessages::of(request, crate::MESSAGE_BYTES_MAX).into_inner();
-        let answers = AnswersInFlight::new(batches.memory_wanted());
+        let request = CallMessages::of(request, crate::MESSAGE_BYTES_MAX);
+        let (caller, sender, batches) = caller_sender_and_message(request)?;
+        caller.may(RequestedAction::Reports).map_err(|problem| status(&problem))?;
+        let memory = SentAhead::that_waits(self.memory.clone(), sender);
+        let answers = memory.answers(batches.memory_wanted());
         let sending = Sending {
             caller,
             peer,
@@ -72,7 +79,7 @@ impl reports_server::Reports for Reports {
             read: Arc::clone(&self.read),
             stop: self.stop.clone(),
             metrics: self.metrics.clone(),
-            in_flight: FuturesOrdered::new(),
+            sent: BatchesInFlight::new(memory),
             over: None,
         };
         Ok(answers.response(Box::pin(stream::unfold(sending, Sending::next))))
@@ -88,7 +95,7 @@ struct Sending {
     read: ReadReport,
     stop: Stop,
     metrics: Metrics,
-    in_flight: FuturesOrdered<BoxFuture<'static, Result<Outcome, NotAccepting>>>,
+    sent: BatchesInFlight<SendRequest, Result<Outcome, NotAccepting>>,
     /// No more batches are taken; this is how the stream ends.
     over: Option<Result<(), Status>>,
 }
@@ -98,17 +105,18 @@ impl Sending {
     /// either.
     async fn next(mut self) -> Option<(Result<SendResponse, Status>, Self)> {
         loop {
-            let takes = self.over.is_none() && self.in_flight.len() < BATCHES_IN_FLIGHT_MAX;
+            self.hand_in_waiting().await;
+            let takes = self.over.is_none() && self.sent.has_room();
             tokio::select! {
                 biased;
-                Some(outcome) = self.in_flight.next() => {
+                Some(outcome) = self.sent.next() => {
                     let answer = match outcome {
                         Ok(outcome) => Ok(self.answer(outcome)),
                         Err(not) => Err(self.end(Err(status(&not.into())))),
                     };
                     return Some((answer, self));
                 }
-                batch = self.batches.message(), if takes => self.take(batch).await,
+                batch = self.batches.message(), if takes => self.take(batch),
                 () = self.stop.told(), if self.over.is_none() => self.over = Some(Ok(())),
                 else => return match self.over.replace(Ok(())) {
                     Some(Err(status)) => Some((Err(status), self)),
@@ -121,11 +129,11 @@ impl Sending {
     /// Nothing more is said after this.
     fn end(&mut self, how: Result<(), Status>) -> Status {
         self.over = Some(Ok(()));
-        self.in_flight.clear();
+        self.sent.clear();
         how.err().unwrap_or_else(|| Status::ok(""))
     }
 
-    async fn take(&mut self, batch: Result<Option<SendRequest>, Status>) {
+    fn take(&mut self, batch: Result<Option<SendRequest>, Status>) {
         let batch = match batch {
             Ok(Some(batch)) => batch,
             Ok(None) => return self.over = Some(Ok(())),
@@ -136,8 +144,17 @@ impl Sending {
                 format!("a batch has at most {SLICE_REPORTS_MAX} reports, not {}", batch.reports.len());
             return self.over = Some(Err(status(&Problem::not_allowed("too_many_reports", detail))));
         }
-        match self.intake.submit(self.slice(&batch)).await {
-            Ok(pending) => self.in_flight.push_back(pending.durable().boxed()),
+        let bytes = memory_bytes(&batch, self.batches.large_bytes());
+        self.sent.wait(batch, bytes);
+    }
+
+    /// Hands in the batch that waits for memory, once there is some.
+    async fn hand_in_waiting(&mut self) {
+        let Some((batch, held)) = self.sent.with_memory().await else { return };
+        let slice = self.slice(&batch);
+        drop(batch);
+        match self.intake.submit(slice).await {
+            Ok(pending) => self.sent.push(held, pending.durable()).await,
             Err(not) => self.over = Some(Err(status(&not.into()))),
         }
     }
@@ -166,6 +183,12 @@ impl Sending {
         });
         SendResponse { accepted: outcome.accepted, rejected: rejected.collect() }
     }
+}
+
+/// What a batch takes in memory, in bytes: what it carries, or as much as came, which a part of it
+/// may keep, and what it was read into.
+fn memory_bytes(batch: &SendRequest, came: usize) -> usize {
+    batch.encoded_len().max(came) + batch.reports.len() * (size_of::<proto::Report>() + REPORT_BYTES)
 }
 
 /// Writes the line that a report would be over HTTP. It is written as far as it goes also where it
@@ -212,6 +235,14 @@ mod tests {
         let mut line = Vec::new();
         let written = write_line(&report, &mut line);
         (String::from_utf8_lossy(&line).into_owned(), written.err().map(|problem| problem.code))
+    }
+
+    #[test]
+    fn a_batch_takes_memory_for_what_it_is_read_into() {
+        let batch = SendRequest { reports: vec![proto::Report::default(); SLICE_REPORTS_MAX] };
+        assert!(batch.encoded_len() <= 2 * SLICE_REPORTS_MAX);
+        assert!(memory_bytes(&batch, 0) > SLICE_REPORTS_MAX * REPORT_BYTES);
+        assert!(memory_bytes(&batch, crate::MESSAGE_BYTES_MAX) > crate::MESSAGE_BYTES_MAX);
     }
 
     #[test]

@@ -119,6 +119,18 @@ struct Connection {
 
 base::debug_as_name!(Grpc);
 
+/// The answer of a service. A call that goes on without its caller leaves its line in the log too.
+async fn answered(
+    call: Call,
+    answer: impl Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
+) -> Response<Answering> {
+    let answer = async move {
+        let Ok(response) = answer.await;
+        call.answered(answers_in_flight::counted(response))
+    };
+    until_answered(answer).await
+}
+
 impl Grpc {
     /// The services of `engine` for whom `access` and `web` let in, until `stop` is true or its
     /// sender is gone.
@@ -133,7 +145,7 @@ impl Grpc {
         let (metrics, stop) = (Metrics::default(), Stop::new(stop));
         let reads = StoreReads::new(memory, &metrics);
         let jobs = Jobs::new(engine, reads.answers().clone(), stop.clone(), &metrics);
-        let reports = Reports::new(engine, read_report, stop.clone(), &metrics);
+        let reports = Reports::new(engine, memory, read_report, stop.clone(), &metrics);
         let commands = CommandsService::new(engine, reads.clone(), stop.clone());
         let rollouts = RolloutsService::new(engine, reads.clone(), stop.clone(), &metrics);
         let tasks = TasksService::new(engine, reads.clone(), stop.clone(), &metrics);
@@ -215,24 +227,17 @@ impl Grpc {
         };
         let body = connection.places.guard(body, method.sends(), sender).into_body(&mut parts.extensions);
         let request = Request::from_parts(parts, body);
-        let Ok(response) = match method.service {
-            Service::Jobs => until_answered(self.jobs.call(request)).await.map(answers_in_flight::counted),
-            Service::Reports => {
-                until_answered(self.reports.call(request)).await.map(answers_in_flight::counted)
-            }
-            Service::Commands => until_answered(self.commands.call(request)).await,
-            Service::Rollouts => until_answered(self.rollouts.call(request)).await,
-            Service::Tasks => until_answered(self.tasks.call(request)).await,
-            Service::Streams => {
-                until_answered(self.streams.call(request)).await.map(answers_in_flight::counted)
-            }
-            Service::Coordination => {
-                until_answered(self.coordination.call(request)).await.map(answers_in_flight::counted)
-            }
-            Service::Health if method.streams => return self.watch_health(call, request, &connection).await,
-            Service::Health => return self.check_health(call, request, &connection).await,
-        };
-        call.answered(response)
+        match method.service {
+            Service::Jobs => answered(call, self.jobs.call(request)).await,
+            Service::Reports => answered(call, self.reports.call(request)).await,
+            Service::Commands => answered(call, self.commands.call(request)).await,
+            Service::Rollouts => answered(call, self.rollouts.call(request)).await,
+            Service::Tasks => answered(call, self.tasks.call(request)).await,
+            Service::Streams => answered(call, self.streams.call(request)).await,
+            Service::Coordination => answered(call, self.coordination.call(request)).await,
+            Service::Health if method.streams => self.watch_health(call, request, &connection).await,
+            Service::Health => self.check_health(call, request, &connection).await,
+        }
     }
 
     /// Health is told to anybody, so nobody may ask for much of it. Its place is free again when it

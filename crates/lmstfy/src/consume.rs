@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use base::Problem;
 use engine::queues::{Consumed, HandOver, QueueName, Want};
-use prometheus_client::metrics::gauge::Gauge;
+use net::metrics::Counted;
 
 use crate::Shared;
 use crate::answer::Answer;
@@ -89,7 +89,7 @@ async fn waiting(
     queues: &[QueueName],
     want: Want,
 ) -> Result<Option<(Vec<Consumed>, HandOver)>, Problem> {
-    let _counted = WaitingCall::new(&shared.metrics.waiting);
+    let _counted = Counted::new(&shared.metrics.waiting);
     let mut stop = shared.stop.clone();
     tokio::select! {
         biased;
@@ -117,20 +117,4 @@ fn written(shared: &Shared, queues: &[QueueName], jobs: &[Consumed], as_list: bo
         text.push(b']');
     }
     text
-}
-
-/// Counted as long as it lives.
-struct WaitingCall<'a>(&'a Gauge);
-
-impl<'a> WaitingCall<'a> {
-    fn new(gauge: &'a Gauge) -> Self {
-        gauge.inc();
-        Self(gauge)
-    }
-}
-
-impl Drop for WaitingCall<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }

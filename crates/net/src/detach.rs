@@ -13,7 +13,8 @@ use tokio::runtime::Handle;
 use tokio::task::futures::TaskLocalFuture;
 use tokio::task_local;
 
-use crate::memory_budget::Reservation;
+/// What a call that goes on without its caller takes beside what it read, about, in bytes.
+pub const CALL_BYTES: usize = 8 * 1_024;
 
 task_local! {
     /// The call that takes memory here.
@@ -43,15 +44,6 @@ impl<F: Future + Send + 'static> Detaching<F> {
     pub fn new(call: F) -> Self {
         let memory = Arc::new(());
         let call = CALL.scope(Arc::downgrade(&memory), call);
-        Self { call: Some(Box::pin(call)), memory }
-    }
-
-    /// A call with memory that was taken before it began.
-    #[must_use]
-    pub fn holding(mut held: Reservation, call: impl FnOnce(Reservation) -> F) -> Self {
-        let memory = Arc::new(());
-        held.belongs_to(&memory);
-        let call = CALL.scope(Arc::downgrade(&memory), call(held));
         Self { call: Some(Box::pin(call)), memory }
     }
 }

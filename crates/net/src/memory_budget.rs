@@ -219,9 +219,11 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// From now on it is that of this call.
-    pub(crate) fn belongs_to(&mut self, call: &Arc<()>) {
-        self.call = Some(Arc::clone(call));
+    /// That of the call that runs here, which goes on with it: it was taken before that began.
+    #[must_use]
+    pub fn of_this_call(mut self) -> Self {
+        self.call = this_call();
+        self
     }
 
     /// Counted by this gauge too, which shows a purpose.

@@ -4,11 +4,12 @@
 use std::collections::VecDeque;
 
 use axum::body::{Body, Bytes};
-use base::limits::{NDJSON_LINE_BYTES_MAX, SLICE_REPORTS_MAX};
+use base::limits::{NDJSON_LINE_BYTES_MAX, REPORT_BYTES, SLICE_REPORTS_MAX};
 use base::{DeviceId, Problem};
 use engine::Pending;
 use engine::intake::{NotAccepting, Received, Slice};
 use net::body::Pieces;
+use net::detach::CALL_BYTES;
 use net::memory_budget::Reservation;
 
 use super::answer::Tally;
@@ -24,8 +25,6 @@ const SLICES_IN_FLIGHT_MAX: usize = 8;
 /// A slice is handed in when its lines have this many bytes, even if it has few lines.
 const SLICE_BYTES_MAX: usize = 256 * 1_024;
 
-/// What a report takes beside its line until it is durable, about, in bytes.
-const REPORT_BYTES: usize = 256;
 /// What the largest slice takes, in bytes.
 const SLICE_HELD_BYTES_MAX: usize =
     SLICE_BYTES_MAX + NDJSON_LINE_BYTES_MAX + SLICE_REPORTS_MAX * REPORT_BYTES;
@@ -122,7 +121,7 @@ impl NdjsonRun<'_> {
         }
         let OpenLines { slice, lines, bytes, mut memory } = std::mem::take(&mut self.open);
         if let Some(memory) = &mut memory {
-            memory.shrink(bytes + lines.len() * REPORT_BYTES);
+            memory.shrink((bytes + lines.len() * REPORT_BYTES).max(CALL_BYTES));
         }
         let pending = self.shared.intake.submit(slice).await?;
         self.shared.metrics.slices_in_flight.inc();

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use base::limits::REPORT_BYTES;
 use base::{DeviceId, Problem};
 use engine::intake::{NotAccepting, Received, Slice};
 use engine::{Intake, Outcome, Pending, Report};
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::limits::{REPORT_BYTES, UNACKNOWLEDGED_BYTES_MAX};
+use super::limits::UNACKNOWLEDGED_BYTES_MAX;
 use crate::decode::beginning;
 
 type Wait<T> = Pin<Box<dyn Future<Output = Result<T, NotAccepting>> + Send>>;

@@ -90,8 +90,6 @@ pub(super) const TOPIC_ALIAS_BYTES_MAX: usize = 4 * 1_024;
 /// Payloads and topics of one connection whose reports are not durable yet, in bytes, and what one
 /// read can add to them: they are held for the quarantine. Beyond it, the socket is not read.
 pub(super) const UNACKNOWLEDGED_BYTES_MAX: usize = 1_024 * 1_024;
-/// What a report takes beside its payload and topic until it is durable, about, in bytes.
-pub(super) const REPORT_BYTES: usize = 256;
 /// Reports of all connections that are not durable yet, and packets that wait behind them, in
 /// bytes. Beyond it, no socket is read.
 pub(super) const HELD_BYTES_MAX: usize = 128 * 1_024 * 1_024;

@@ -253,6 +253,21 @@ fn messages_of(body: Guarded<Pieces>) -> CallMessages<AppendRequest, Pieces> {
 }
 
 #[tokio::test]
+async fn a_message_of_a_stream_has_its_memory_until_the_next_one_is_asked_for() {
+    let places = places();
+    let data = Some(Payload::Data(vec![7; 20 * FREE_BYTES].into()));
+    let message = NewStreamMessage { payload: data, ..NewStreamMessage::default() };
+    let append = AppendRequest { messages: vec![message], ..AppendRequest::default() }.encode_to_vec();
+    let sent = [&[0][..], &(append.len() as u32).to_be_bytes(), &append[..]].concat();
+    let (_client, body) = call(&places.of_connection(), Sends::Stream, &sent);
+    let mut messages = messages_of(body);
+    assert!(messages.message().await.expect("it can be read").is_some());
+    assert!(places.held() >= 20 * FREE_BYTES);
+    assert!(poll_immediate(std::pin::pin!(messages.message())).await.is_none());
+    assert_eq!(places.held(), 0);
+}
+
+#[tokio::test]
 async fn that_others_wait_for_the_memory_of_half_a_message_is_seen_while_nobody_reads_on() {
     let (places, large) = (places(), framed(LARGE));
     let half = &large[..2 * FREE_BYTES];

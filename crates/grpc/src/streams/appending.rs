@@ -4,23 +4,16 @@
 use access::{Admitted, RequestedAction, StreamRights};
 use base::Problem;
 use engine::streams::{AppendRun, AppendTerms, AppendedMessage, StreamName};
-use futures_util::StreamExt;
-use futures_util::future::{BoxFuture, FutureExt, poll_immediate};
-use futures_util::stream::FuturesOrdered;
-use net::detach::Detaching;
-use net::memory_budget::Reservation;
 use prost::Message;
 use tonic::Status;
 
 use super::new_message;
 use crate::proto::{AppendRequest, AppendResponse, NewStreamMessage, append_response};
 use crate::receiving::CallMessages;
-use crate::sent_ahead::SentAhead;
+use crate::sent_ahead::{BatchesInFlight, SentAhead};
 use crate::status::status;
 use crate::stopping::Stop;
 
-/// Batches of one call that are handed in and not yet answered.
-const APPENDS_IN_FLIGHT_MAX: usize = 8;
 /// What a header takes beside its letters, in bytes: two texts, in a map that may be half empty.
 const HEADER_BYTES: usize = 4 * size_of::<String>();
 
@@ -32,15 +25,11 @@ pub(super) struct Appending {
     batches: CallMessages<AppendRequest>,
     streams: engine::Streams,
     stop: Stop,
-    /// For batches that are not answered.
-    memory: SentAhead,
     /// That of the batch before.
     stream: Option<StreamName>,
     /// Batches of that stream that are not answered.
     run: AppendRun,
-    /// A batch for which there is no memory yet, and how much it takes.
-    waiting: Option<(AppendRequest, usize)>,
-    in_flight: FuturesOrdered<BoxFuture<'static, AppendEnd>>,
+    sent: BatchesInFlight<AppendRequest, AppendEnd>,
     /// No more batches are taken; this is how the call ends.
     over: Option<Result<(), Status>>,
 }
@@ -58,10 +47,8 @@ impl Appending {
             run: streams.begin_run(),
             streams,
             stop,
-            memory,
             stream: None,
-            waiting: None,
-            in_flight: FuturesOrdered::new(),
+            sent: BatchesInFlight::new(memory),
             over: None,
         }
     }
@@ -71,16 +58,14 @@ impl Appending {
     pub(super) async fn next(mut self) -> Option<(Result<AppendResponse, Status>, Self)> {
         loop {
             self.hand_in_waiting().await;
-            let has_room = self.waiting.is_none() && self.in_flight.len() < APPENDS_IN_FLIGHT_MAX;
-            let takes = self.over.is_none() && has_room;
+            let takes = self.over.is_none() && self.sent.has_room();
             tokio::select! {
                 biased;
-                Some(outcome) = self.in_flight.next() => {
+                Some(outcome) = self.sent.next() => {
                     let answer = outcome.map(answer).map_err(|problem| {
                         // Nothing more is said after a refusal.
                         self.over = Some(Ok(()));
-                        self.in_flight.clear();
-                        self.waiting = None;
+                        self.sent.clear();
                         status(&problem)
                     });
                     return Some((answer, self));
@@ -98,30 +83,19 @@ impl Appending {
     fn take(&mut self, batch: Result<Option<AppendRequest>, Status>) {
         match batch {
             Ok(Some(batch)) => {
-                let bytes = memory_bytes(&batch);
-                self.waiting = Some((batch, bytes));
+                let bytes = memory_bytes(&batch, self.batches.large_bytes());
+                self.sent.wait(batch, bytes);
             }
             Ok(None) => self.over = Some(Ok(())),
             Err(status) => self.over = Some(Err(status)),
         }
     }
 
-    /// Hands in the batch that waits for memory, once there is some. Whoever has batches under way
-    /// does not wait here: the memory of these may be what others wait for.
+    /// Hands in the batch that waits for memory, once there is some.
     async fn hand_in_waiting(&mut self) {
-        let Some((_, bytes)) = &self.waiting else { return };
-        let held = match self.memory.try_take(*bytes) {
-            Some(held) => held,
-            None if self.in_flight.is_empty() => self.memory.take(*bytes).await,
-            None => return,
-        };
-        let Some((batch, _)) = self.waiting.take() else { return };
-        match self.append(batch, held) {
-            // What is polled once is on its way, ahead of all that comes later.
-            Ok(mut append) => match poll_immediate(&mut append).await {
-                Some(outcome) => self.in_flight.push_back(async { outcome }.boxed()),
-                None => self.in_flight.push_back(append),
-            },
+        let Some((batch, held)) = self.sent.with_memory().await else { return };
+        match self.append(batch) {
+            Ok(append) => self.sent.push(held, append).await,
             Err(problem) => self.over = Some(Err(status(&problem))),
         }
     }
@@ -129,8 +103,7 @@ impl Appending {
     fn append(
         &mut self,
         batch: AppendRequest,
-        held: Reservation,
-    ) -> Result<BoxFuture<'static, AppendEnd>, Problem> {
+    ) -> Result<impl Future<Output = AppendEnd> + Send + use<>, Problem> {
         let AppendRequest { namespace, stream, messages, expect_last_id } = batch;
         let mut is_other = false;
         if !(namespace.is_empty() && stream.is_empty()) {
@@ -140,7 +113,7 @@ impl Appending {
             is_other = named != self.stream;
             self.stream = named;
         }
-        if is_other || self.in_flight.is_empty() {
+        if is_other || self.sent.is_empty() {
             self.run = self.streams.begin_run();
         }
         let unnamed = || Problem::not_allowed("missing_field", "the first batch has to name its stream");
@@ -149,22 +122,16 @@ impl Appending {
             messages.into_iter().zip(1..).map(|(message, place)| new_message::read(place, message));
         let messages = messages.collect::<Result<Vec<_>, _>>()?;
         let terms = AppendTerms { expect_last_id, waits_until_durable: true, ..AppendTerms::default() };
-        let append = self.streams.append_next(&mut self.run, &stream, messages, terms);
-        // It goes on also when this stream ends before it is answered.
-        let append = Detaching::holding(held, |held| async move {
-            let _held = held;
-            append.await
-        });
-        Ok(append.boxed())
+        Ok(self.streams.append_next(&mut self.run, &stream, messages, terms))
     }
 }
 
-/// What a batch takes in memory, in bytes: what it carries, and what it was read into. A short
-/// header is a few bytes on the wire.
-fn memory_bytes(batch: &AppendRequest) -> usize {
+/// What a batch takes in memory, in bytes: what it carries, or as much as came, which a part of it
+/// may keep, and what it was read into. A short header is a few bytes on the wire.
+fn memory_bytes(batch: &AppendRequest, came: usize) -> usize {
     let headers: usize = batch.messages.iter().map(|message| message.headers.len()).sum();
     let read_into = batch.messages.len() * size_of::<NewStreamMessage>() + headers * HEADER_BYTES;
-    batch.encoded_len() + read_into
+    batch.encoded_len().max(came) + read_into
 }
 
 fn answer(appended: Vec<AppendedMessage>) -> AppendResponse {
@@ -186,6 +153,7 @@ mod tests {
         let message = NewStreamMessage { headers, ..NewStreamMessage::default() };
         let batch = AppendRequest { messages: vec![message; 1_000], ..AppendRequest::default() };
         assert!(batch.encoded_len() < 1_000 * 16 * 8);
-        assert!(memory_bytes(&batch) > 1_000 * 16 * HEADER_BYTES);
+        assert!(memory_bytes(&batch, 0) > 1_000 * 16 * HEADER_BYTES);
+        assert!(memory_bytes(&batch, crate::MESSAGE_BYTES_MAX) > crate::MESSAGE_BYTES_MAX);
     }
 }

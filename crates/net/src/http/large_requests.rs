@@ -38,10 +38,13 @@ where
 /// Whether the body may turn out to need memory of the budget. One in a coding is larger than it
 /// comes, and lines always take some.
 fn may_be_large(request: &Request) -> bool {
+    if request.body().is_end_stream() {
+        return false;
+    }
     let is_encoded = request.headers().contains_key(CONTENT_ENCODING);
     let is_small = !is_ndjson(request.headers())
         && request.body().size_hint().exact().is_some_and(|bytes| bytes <= FREE_BYTES as u64);
-    !request.body().is_end_stream() && (is_encoded || !is_small)
+    is_encoded || !is_small
 }
 
 #[cfg(test)]
