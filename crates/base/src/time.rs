@@ -82,9 +82,9 @@ const YEAR_MAX: i16 = 9_999;
 /// Digits of a second that the parser reads at most.
 const DIGITS_MAX: usize = 9;
 
-/// Date and time of day, digits of a fraction, and offset of a text that has the form of RFC 3339,
-/// with a space for the `T` if the writer likes that better. The parser takes more: times without
-/// seconds, years of six digits, offsets of a day.
+/// Date and time of day, digits of a fraction, and offset of a text that has the form of RFC 3339.
+/// A space may stand for the `T`. The parser takes more: times without seconds, years of six
+/// digits, offsets of a day.
 fn parts(text: &str) -> Option<(&str, &str, &str)> {
     const CIVIL: &str = "0000-00-00T00:00:00";
     let (civil, rest) = text.split_at_checked(CIVIL.len())?;
