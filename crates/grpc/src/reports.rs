@@ -185,8 +185,8 @@ impl Sending {
     }
 }
 
-/// What a batch takes in memory, in bytes: what it carries, or as much as came, which a part of it
-/// may keep, and what it was read into.
+/// What a batch takes in memory, in bytes: its content, and what it was read into. A part may keep
+/// all that came, so the content counts as no less.
 fn memory_bytes(batch: &SendRequest, came: usize) -> usize {
     batch.encoded_len().max(came) + batch.reports.len() * (size_of::<proto::Report>() + REPORT_BYTES)
 }

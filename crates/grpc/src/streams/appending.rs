@@ -126,8 +126,9 @@ impl Appending {
     }
 }
 
-/// What a batch takes in memory, in bytes: what it carries, or as much as came, which a part of it
-/// may keep, and what it was read into. A short header is a few bytes on the wire.
+/// What a batch takes in memory, in bytes: its content, and what it was read into. A part may keep
+/// all that came, so the content counts as no less. A short header is a
+/// few bytes on the wire.
 fn memory_bytes(batch: &AppendRequest, came: usize) -> usize {
     let headers: usize = batch.messages.iter().map(|message| message.headers.len()).sum();
     let read_into = batch.messages.len() * size_of::<NewStreamMessage>() + headers * HEADER_BYTES;
