@@ -1,6 +1,7 @@
 //! A job's head: all that scheduling needs. What it carries, its body, is kept apart and is bytes
 //! to everyone here.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base::Timestamp;
@@ -10,6 +11,13 @@ use crate::weight::{RECORD_BYTES, weighs};
 /// A job's id: unique, never used again, and without meaning to anyone but the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub [u8; 16]);
+
+impl JobId {
+    /// Where its run stands: two bytes that are the same of jobs published one after the other, and
+    /// change with every 65,536 of a partition. What is sorted by runs may be sorted otherwise
+    /// within them.
+    pub const RUN: Range<usize> = 6..8;
+}
 
 /// A queue within a partition: an incarnation, never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -20,7 +20,7 @@ use records::{
     Batch, JobClock, JobHead, JobId, JobState, Op, ParkedJob, Parking, PartitionHead, Queue, QueueCounts,
     QueueKey, QueueSettings, Terms,
 };
-use store::port::{CommitOutcome, QueueResident, Store, StoredJob, View};
+use store::port::{CommitOutcome, ParkedScan, QueueResident, Store, View};
 use store::{EmbeddedOptions, EmbeddedStore, Running};
 
 type Failure = Box<dyn Error>;
@@ -239,12 +239,9 @@ fn read_in(folder: &Path) -> Result<(), Failure> {
 
 /// The soonest of the parked jobs, and some more of their span.
 fn soonest(view: &dyn View, count: usize) -> Result<Vec<ParkedJob>, Failure> {
-    let times = view.parked_times(JobClock::Engine, (Timestamp(0), JobId([0; 16])), count)?;
-    let job = |id| match view.job(id)? {
-        Some(StoredJob::Parked(job)) => Ok(Some(job)),
-        Some(StoredJob::Resident(_)) | None => Ok(None),
-    };
-    times.found.into_iter().filter_map(|(_, id)| job(id).transpose()).collect()
+    let times = view.parked_times(&ParkedScan::all(JobClock::Engine), count)?;
+    let jobs = times.found.into_iter().map(|place| view.parked_at(JobClock::Engine, place));
+    Ok(jobs.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
 fn done(store: &Arc<EmbeddedStore>, partition: &mut Publishing, jobs: &[ParkedJob]) -> Result<(), Failure> {

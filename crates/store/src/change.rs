@@ -69,7 +69,7 @@ impl Prepared {
 }
 
 /// A record under the place that it says itself, and nowhere else.
-fn put<R: Placed>(record: &R, out: &mut Vec<Change>) {
+pub(crate) fn put<R: Placed>(record: &R, out: &mut Vec<Change>) {
     out.extend(record.left().map(|(table, key)| Change::Delete { table, key }));
     put_at::<R>(&record.place(), record, out);
 }

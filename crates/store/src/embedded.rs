@@ -14,6 +14,7 @@
 mod backpressure;
 mod backup;
 mod blobs;
+mod bulk_rows;
 mod check;
 mod checkpoint;
 mod commit;
@@ -24,6 +25,7 @@ mod fault_injection;
 mod health;
 mod inbox;
 mod locks;
+mod migration;
 mod open;
 mod overlay;
 mod pages;

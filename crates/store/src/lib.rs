@@ -24,7 +24,7 @@ pub use embedded::{
 };
 pub use memory::{MemoryStore, Planned};
 pub use port::{
-    BATCH_BYTES_MAX, CommitDone, CommitOutcome, DeviceResident, FeedFilter, PARKED_SPAN_MS, Page,
+    BATCH_BYTES_MAX, CommitDone, CommitOutcome, DeviceResident, FeedFilter, PARKED_SPAN_MS, Page, ParkedScan,
     ParkedTimes, QueueResident, ReadingKey, ScannedJobs, Store, StoreError, StoreMetric, StoredJob, View,
     parked_span, parked_time,
 };

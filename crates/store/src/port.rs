@@ -22,7 +22,7 @@ use crate::codec::key::Key;
 pub use crate::key_range::KeyRange;
 pub use crate::table::Table;
 pub(crate) use parked::parked_lines;
-pub use parked::{PARKED_SPAN_MS, ParkedTimes, ScannedJobs, StoredJob, parked_span, parked_time};
+pub use parked::{PARKED_SPAN_MS, ParkedScan, ParkedTimes, ScannedJobs, StoredJob, parked_span, parked_time};
 
 /// What became of a batch.
 #[derive(Clone, Debug)]

@@ -178,6 +178,8 @@ mod tests {
             Table::BlobIndex,
             Table::Blobs,
             Table::Deleted,
+            Table::ParkedJobs,
+            Table::ParkedByTime,
         ];
         assert_eq!(others, expect);
     }

@@ -23,6 +23,8 @@ pub(crate) enum TablePartitions {
     Streams,
     /// Every one.
     All,
+    /// None: an opening moves the rows of earlier formats to other tables.
+    Nobody,
 }
 
 impl TablePartitions {
@@ -37,6 +39,7 @@ impl TablePartitions {
             Self::Campaigns => partition == PartitionId::CAMPAIGNS,
             Self::Streams => is_of_streams,
             Self::All => true,
+            Self::Nobody => false,
         }
     }
 }
@@ -163,13 +166,13 @@ tables! {
     Queues = "queues", Queues, Rows;
     /// queue -> how much of it is not resident.
     QueueCounts = "queue_counts", Queues, Rows;
-    /// id of a job -> head, and what it waits for.
-    ParkedJobs = "parked_jobs", Queues, Rows;
-    /// clock, bucket of time, id of a job, time within the bucket -> nothing.
-    ParkedByTime = "parked_by_time", Queues, Rows;
-    /// queue, whether there is a group, group, time, number -> id of a job.
+    /// id of a parked job -> job, up to format 7.
+    ParkedJobs = "parked_jobs", Nobody, Rows;
+    /// clock, bucket of time, id of a job, time within the bucket -> nothing, up to format 7.
+    ParkedByTime = "parked_by_time", Nobody, Rows;
+    /// queue, whether there is a group, group, time, number -> place of a parked job.
     ParkedByLine = "parked_by_line", Queues, Rows;
-    /// queue, alias -> id of a job.
+    /// queue, alias -> place of a parked job.
     ParkedAliases = "parked_aliases", Queues, Rows;
     /// queue, number -> dead letter.
     Dead = "dead", Queues, Rows;
@@ -290,6 +293,10 @@ tables! {
     QueueControls = "queue_controls", Queues, Rows;
     /// copy of kind `reports`, number of the first -> accepted reports on their way to its stream.
     GatheredReports = "gathered_reports", Devices, Rows;
+    /// place: clock, bucket of time, run, time within the bucket, rest of the id -> parked job.
+    Parked = "parked", Queues, Rows;
+    /// id of a parked job -> the rest of its place.
+    ParkedIds = "parked_ids", Queues, Rows;
 }
 
 impl Table {
@@ -309,7 +316,7 @@ impl Table {
             Self::OpenCommands | Self::CommandsByDue | Self::CommandsByKey | Self::DeviceSessions => 1,
             Self::RunningTasks | Self::UntoldTasks => 1,
             Self::StreamChunks | Self::StreamsByDue | Self::Locks | Self::GatheredReports => 1,
-            Self::ParkedJobs | Self::ParkedByTime | Self::ParkedByLine | Self::ParkedAliases => 16,
+            Self::Parked | Self::ParkedIds | Self::ParkedByLine | Self::ParkedAliases => 16,
             _ => 2,
         }
     }

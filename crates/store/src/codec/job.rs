@@ -11,7 +11,7 @@ use records::{
 
 use super::bytes::{Reader, put_i64, put_u64};
 use super::field::Field;
-use super::key::{self, TimedKey};
+use super::key::{self, ParkedPlace};
 use super::terms::{get_terms, put_terms};
 use super::{CodecError, Stored};
 use crate::port::{parked_lines, parked_time};
@@ -237,31 +237,41 @@ record!(
 );
 
 record!(
-    ParkedJob: ParkedJobs by ParkedKey,
-    key: |job| key::job(job.id),
+    ParkedJob: Parked by ParkedKey,
+    key: |job| parked_place(job).to_key(),
     place: |job| Cow::Owned(job.key()),
     indexes: [
         Index {
-            table: Table::ParkedByTime,
-            rows: |job, row| {
-                let timed = parked_time(job).map(|(clock, at)| TimedKey { clock, at, id: job.id });
-                timed.iter().for_each(|timed| row(timed.to_key(), &[]));
+            table: Table::ParkedIds,
+            rows: |job, row| row(key::job(job.id), &parked_place(job).beside_id()),
+            names: |id, beside| {
+                ParkedPlace::of_job(key::job_from(id)?, beside).map(ParkedPlace::to_key)
             },
-            names: |row, _| TimedKey::from_key(row).map(|timed| key::job(timed.id)),
         },
         Index {
             table: Table::ParkedByLine,
             rows: |job, row| {
-                let place = (job.visible_at, job.number);
+                let (in_line, place) = ((job.visible_at, job.number), parked_place(job).to_key());
                 parked_lines(job)
-                    .for_each(|group| row(key::place_in_line(job.queue, group, place), &job.id.0));
+                    .for_each(|group| row(key::place_in_line(job.queue, group, in_line), &place));
             },
-            names: |_, id| key::job_from(id).map(key::job),
+            names: |_, place| ParkedPlace::from_key(place).map(ParkedPlace::to_key),
         },
         Index {
             table: Table::ParkedAliases,
-            rows: |job, row| job.alias.iter().for_each(|alias| row(key::alias(job.queue, *alias), &job.id.0)),
-            names: |_, id| key::job_from(id).map(key::job),
+            rows: |job, row| {
+                let place = parked_place(job).to_key();
+                job.alias.iter().for_each(|alias| row(key::alias(job.queue, *alias), &place));
+            },
+            names: |_, place| ParkedPlace::from_key(place).map(ParkedPlace::to_key),
         },
     ],
 );
+
+/// Where it stands: by the time that finds it, else by that which is its place in its line.
+fn parked_place(job: &ParkedKey) -> ParkedPlace {
+    match parked_time(job) {
+        Some((clock, at)) => ParkedPlace { clock: Some(clock), at, id: job.id },
+        None => ParkedPlace { clock: None, at: job.visible_at, id: job.id },
+    }
+}

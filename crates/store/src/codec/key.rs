@@ -4,6 +4,7 @@
 //!
 //! Keys have no version byte: a key of another form is another table.
 
+mod parked;
 mod picks;
 mod rollouts;
 mod streams;
@@ -11,12 +12,12 @@ mod streams;
 use base::{ClientId, DeviceId, EntityId, Incarnation, Kind, PartitionId, Timestamp};
 use records::{
     AliasKey, AnswerKey, CommandKey, CommandPhase, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey,
-    JobClock, JobId, NoticeKey, OpenCommand, QuarantineKey, QueueKey, TimelineEntryKey,
+    JobId, NoticeKey, OpenCommand, QuarantineKey, QueueKey, TimelineEntryKey,
 };
 use smallvec::SmallVec;
 
 use super::CodecError;
-use crate::port::PARKED_SPAN_MS;
+pub(crate) use parked::ParkedPlace;
 pub(crate) use picks::{
     campaign, device_of_campaign, device_place, ended_task, ended_tasks, pick, pick_clock, pick_from,
     pick_of_device, picked_at, result, slot_of_campaign, task_at_end_of, task_id, task_of_result,
@@ -214,78 +215,6 @@ pub(crate) fn dead_from(job_of: &[u8], number: &[u8]) -> Result<Key, CodecError>
 pub(crate) fn job_from(bytes: &[u8]) -> Result<JobId, CodecError> {
     bytes.try_into().map(JobId).map_err(|_| CodecError::Invalid { what: "a job id", at: 0 })
 }
-
-/// A parked job by its time: a bit for the clock and the bucket of the time, its id, and the time
-/// within the bucket.
-///
-/// Jobs that become due within the same bucket lie together in the order of their ids, which is
-/// that of publishing: whatever their times, what a checkpoint writes goes to the ends of few
-/// buckets. The longer a bucket, the fewer pages a checkpoint writes, and the more keys are looked
-/// at to find the soonest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TimedKey {
-    pub(crate) clock: JobClock,
-    pub(crate) at: Timestamp,
-    pub(crate) id: JobId,
-}
-
-impl TimedKey {
-    /// A bucket is 2 to the power of this in milliseconds: 4.4 minutes.
-    pub(crate) const BUCKET_BITS: u32 = 18;
-    /// Bytes of clock and bucket.
-    pub(crate) const BUCKET_BYTES: usize = 5;
-    /// Bytes of the time within the bucket: with these a key needs no allocation.
-    const WITHIN_BYTES: usize = 3;
-    const BYTES: usize = Self::BUCKET_BYTES + JOB_BYTES + Self::WITHIN_BYTES;
-    const WALL: u64 = 1 << (8 * Self::BUCKET_BYTES - 1);
-    /// A time before this, which no clock shows, stands where this does.
-    pub(crate) const FIRST: Timestamp = Timestamp(-((Self::WALL as i64) << Self::BUCKET_BITS) / 2);
-    /// A time after this, which no clock shows, stands where this does.
-    pub(crate) const LAST: Timestamp = Timestamp(-Self::FIRST.0 - 1);
-
-    pub(crate) fn to_key(self) -> Key {
-        let mut key = Self::bucket(self.clock, self.at);
-        key.extend_from_slice(&self.id.0);
-        let within = Self::in_range(self.at).0.to_be_bytes();
-        key.extend_from_slice(&within[within.len() - Self::WITHIN_BYTES..]);
-        key
-    }
-
-    pub(crate) fn from_key(key: &[u8]) -> Result<Self, CodecError> {
-        let invalid = CodecError::Invalid { what: "the key of a time", at: 0 };
-        let key: &[u8; Self::BYTES] = key.try_into().map_err(|_| invalid)?;
-        let (bucket, rest) = key.split_at(Self::BUCKET_BYTES);
-        let (id, within) = rest.split_at(JOB_BYTES);
-        let wide = |part: &[u8]| part.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
-        let clock = if wide(bucket) & Self::WALL == 0 { JobClock::Engine } else { JobClock::Wall };
-        let bucket = (wide(bucket) & !Self::WALL).cast_signed() << Self::BUCKET_BITS;
-        let within = wide(within).cast_signed() & ((1 << Self::BUCKET_BITS) - 1);
-        Ok(Self { clock, at: Timestamp(Self::FIRST.0 + bucket + within), id: job_from(id)? })
-    }
-
-    fn in_range(at: Timestamp) -> Timestamp {
-        at.clamp(Self::FIRST, Self::LAST)
-    }
-
-    /// What the keys of all times in the bucket of `at` begin with.
-    pub(crate) fn bucket(clock: JobClock, at: Timestamp) -> Key {
-        let clock = match clock {
-            JobClock::Engine => 0,
-            JobClock::Wall => Self::WALL,
-        };
-        let bucket = (Self::in_range(at).0 - Self::FIRST.0).cast_unsigned() >> Self::BUCKET_BITS;
-        Key::from_slice(&(clock | bucket).to_be_bytes()[8 - Self::BUCKET_BYTES..])
-    }
-}
-
-const _: () = assert!(
-    TimedKey::BUCKET_BITS as usize <= 8 * TimedKey::WITHIN_BYTES,
-    "a key keeps the time within a bucket behind the id"
-);
-const _: () = assert!(
-    PARKED_SPAN_MS == 1 << TimedKey::BUCKET_BITS && TimedKey::FIRST.0 % PARKED_SPAN_MS == 0,
-    "a bucket is one of the spans that callers are told of"
-);
 
 /// A place in a feed: a time and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

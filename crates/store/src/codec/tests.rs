@@ -2,6 +2,8 @@
 
 mod versions;
 
+use std::ops::RangeBounds;
+
 use base::random::Random;
 use base::{PartitionId, WayIn};
 use records::{
@@ -9,7 +11,7 @@ use records::{
     QueueKey, Seen, Sign, SignReading,
 };
 
-use super::key::{self, BlobKey, Moment, TimedKey};
+use super::key::{self, BlobKey, Moment, ParkedPlace};
 use super::*;
 use crate::conformance::traffic::Traffic;
 use base::{Attended, Incarnation, Kind, Timestamp, Value};
@@ -42,7 +44,7 @@ fn every_batch_survives_its_frame() {
 fn the_bytes_of_every_record_stay_as_they_are() {
     let frames = (0..20).flat_map(batches).map(|batch| encode_batch(&batch));
     let checksum = frames.fold(0, |sum, frame| crc32c::crc32c_append(sum, &frame));
-    assert_eq!(checksum, 0xd202_5bae, "{checksum:#010x}");
+    assert_eq!(checksum, 0xdd36_5a13, "{checksum:#010x}");
 }
 
 /// What bounds a batch is its weight: the log takes it.
@@ -214,32 +216,64 @@ fn what_keeps_everything_says_so_in_a_byte() {
 }
 
 #[test]
-fn jobs_stand_by_clock_then_bucket_then_id() {
-    let job = |byte| JobId([byte; 16]);
-    let bucket = 1 << TimedKey::BUCKET_BITS;
+fn parked_jobs_stand_by_clock_then_bucket_then_run_then_time() {
+    let (engine, wall) = (Some(JobClock::Engine), Some(JobClock::Wall));
+    let bucket = 1 << ParkedPlace::BUCKET_BITS;
+    let job = |run: u8, other: u8| {
+        let mut id = [other; 16];
+        id[JobId::RUN].copy_from_slice(&[0, run]);
+        JobId(id)
+    };
     let places = [
-        (JobClock::Engine, TimedKey::FIRST.0, 5),
-        (JobClock::Engine, -1, 4),
-        (JobClock::Engine, bucket - 1, 3),
-        (JobClock::Engine, 0, 4),
-        (JobClock::Engine, bucket, 1),
-        (JobClock::Wall, -5, 2),
-        (JobClock::Wall, TimedKey::LAST.0, 0),
+        (engine, ParkedPlace::FIRST.0, job(2, 5)),
+        (engine, -1, job(2, 4)),
+        (engine, 7, job(1, 9)),
+        (engine, 8, job(1, 3)),
+        (engine, 8, job(1, 4)),
+        (engine, bucket - 1, job(1, 0)),
+        (engine, 0, job(2, 1)),
+        (engine, bucket, job(0, 1)),
+        (wall, -5, job(0, 2)),
+        (wall, ParkedPlace::LAST.0, job(0, 0)),
+        (None, 0, job(0, 0)),
     ];
-    let timed = places.map(|(clock, at, id)| TimedKey { clock, at: Timestamp(at), id: job(id) });
-    assert!(timed.map(TimedKey::to_key).is_sorted());
-    let first_of_wall = TimedKey::bucket(JobClock::Wall, TimedKey::FIRST);
-    for timed in timed {
-        let key = timed.to_key();
-        assert_eq!(TimedKey::from_key(&key), Ok(timed));
-        assert!(key.starts_with(&TimedKey::bucket(timed.clock, timed.at)), "{timed:?}");
-        assert_eq!(key >= first_of_wall, timed.clock == JobClock::Wall, "{timed:?}");
+    let places = places.map(|(clock, at, id)| ParkedPlace { clock, at: Timestamp(at), id });
+    assert!(places.map(ParkedPlace::to_key).is_sorted());
+    for place in places {
+        let key = place.to_key();
+        assert_eq!(ParkedPlace::from_key(&key), Ok(place));
+        assert_eq!(ParkedPlace::of_job(place.id, &place.beside_id()), Ok(place));
+        for clock in [JobClock::Engine, JobClock::Wall] {
+            let keys = ParkedPlace::of_clock(clock);
+            assert_eq!((keys.low, keys.high).contains(&key), place.clock == Some(clock), "{place:?}");
+        }
+        let end = place.end_of_run();
+        assert!(end.to_key() > key && end.at.0 / bucket == place.at.0 / bucket || end.at.0 < 0);
     }
     let far = [i64::MIN, i64::MAX];
-    let far = far.map(|at| TimedKey { clock: JobClock::Engine, at: Timestamp(at), id: job(0) });
-    let [first, last] = far.map(|timed| TimedKey::from_key(&timed.to_key()).map(|timed| timed.at));
-    assert_eq!((first, last), (Ok(TimedKey::FIRST), Ok(TimedKey::LAST)));
-    assert!(TimedKey::from_key(b"short").is_err());
+    let far = far.map(|at| ParkedPlace { clock: engine, at: Timestamp(at), id: job(0, 0) });
+    let [first, last] = far.map(|place| ParkedPlace::from_key(&place.to_key()).map(|place| place.at));
+    assert_eq!((first, last), (Ok(ParkedPlace::FIRST), Ok(ParkedPlace::LAST)));
+    assert!(ParkedPlace::from_key(b"short").is_err());
+    assert!(ParkedPlace::of_job(job(0, 0), &[u8::MAX; 8]).is_err(), "nothing is found by this");
+}
+
+#[test]
+fn what_is_known_of_a_run_is_passed_over_and_nothing_else() {
+    let mut random = base::random::Random::new(1);
+    let mut draw = || {
+        let mut id = [0; 16];
+        [3, 7, 12].into_iter().for_each(|byte| id[byte] = random.below(3) as u8);
+        (Timestamp(random.below(3) as i64), JobId(id))
+    };
+    for _ in 0..2_000 {
+        let (known, (at, id)) = (draw(), draw());
+        let place = ParkedPlace { clock: Some(JobClock::Engine), at, id };
+        let is_before = place.to_key() < place.front_from(known).to_key();
+        assert!(!is_before || (at, id) <= known, "{known:?} {place:?}");
+        let is_surely_known = (at, &id.0[..JobId::RUN.start]) < (known.0, &known.1.0[..JobId::RUN.start]);
+        assert_eq!(is_before, is_surely_known, "{known:?} {place:?}");
+    }
 }
 
 #[test]

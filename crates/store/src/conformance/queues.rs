@@ -9,7 +9,7 @@ use records::{
 };
 
 use super::{Make, Subject, loaded, put};
-use crate::port::{QueueResident, StoredJob, View, parked_span};
+use crate::port::{ParkedScan, QueueResident, StoredJob, View, parked_span};
 
 const QUEUE: QueueKey = QueueKey(3);
 const START: i64 = 1_800_000_000_000;
@@ -114,24 +114,23 @@ fn ids(jobs: &[ParkedJob]) -> Vec<u8> {
     jobs.iter().map(|job| job.head.id.0[15]).collect()
 }
 
-/// A place before those of all jobs.
-pub(super) const FIRST: (Timestamp, JobId) = (Timestamp(i64::MIN), JobId([0; 16]));
-
-/// All parked jobs behind a place, looked at so many at a time.
-pub(super) fn parked_times_from(
+/// All parked jobs that a scan finds, looked at so many at a time.
+pub(super) fn parked_times(
     view: &dyn View,
-    clock: JobClock,
-    mut after: (Timestamp, JobId),
+    mut scan: ParkedScan,
     scan_max: usize,
 ) -> Vec<(Timestamp, JobId)> {
     let mut all = Vec::new();
     loop {
-        let times = view.parked_times(clock, after, scan_max).expect("reads");
+        let times = view.parked_times(&scan, scan_max).expect("reads");
         assert!(times.found.len() <= scan_max, "no more are looked at");
         all.extend(times.found);
         let Some(next) = times.next else { break };
-        assert!(parked_span(next.0) >= parked_span(after.0) && next != after, "it goes on");
-        after = next;
+        assert!(parked_span(next.0) >= parked_span(scan.after.0) && next != scan.after, "it goes on");
+        if parked_span(next.0) > parked_span(scan.until.0) {
+            break;
+        }
+        scan.after = next;
     }
     assert!(all.is_sorted_by_key(|(at, _)| parked_span(*at)), "span after span");
     all
@@ -139,7 +138,7 @@ pub(super) fn parked_times_from(
 
 /// Whom a time of this clock leads to, soonest first.
 fn soonest(view: &dyn View, clock: JobClock, scan_max: usize) -> Vec<u8> {
-    let mut all = parked_times_from(view, clock, FIRST, scan_max);
+    let mut all = parked_times(view, ParkedScan::all(clock), scan_max);
     all.sort_unstable();
     all.iter().map(|(_, id)| id.0[15]).collect()
 }

@@ -15,7 +15,8 @@ use crate::codec::{CodecError, Reader, Stored, put_u64};
 /// them: they are empty. Version 2 has no tables for commands, desired entries, sessions, timelines
 /// and rollouts. Version 3 has none for operations, portals and notices. Version 4 has no partition
 /// of campaigns, and no tables for it. Version 5 has no partitions of streams, and no tables for
-/// them. Version 6 has no table for gathered reports.
+/// them. Version 6 has no table for gathered reports. Version 7 has parked jobs under their ids, in
+/// tables of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directory {
     pub(super) lineage: Lineage,
@@ -25,7 +26,7 @@ pub(super) struct Directory {
 }
 
 impl Stored for Directory {
-    const VERSION: u8 = 7;
+    const VERSION: u8 = 8;
     const NAME: &'static str = "the data directory";
 
     fn put(&self, out: &mut Vec<u8>) {

@@ -11,7 +11,7 @@ use base::Timestamp;
 use base::hash::derived;
 
 use super::tables::Table;
-use crate::codec::key::{JOB_BYTES, Key, Moment, TimedKey};
+use crate::codec::key::{Key, Moment, ParkedPlace};
 
 /// Bits for each key: with [`PROBES`] probes about one wrong "perhaps" in two hundred.
 const BITS_PER_KEY: usize = 12;
@@ -93,7 +93,7 @@ pub(super) const NOTED: [Table; 7] = [
     Table::Commands,
 ];
 const MARKED: [Table; 5] =
-    [Table::JobHeads, Table::JobBodies, Table::ParkedJobs, Table::Queues, Table::QueueCounts];
+    [Table::JobHeads, Table::JobBodies, Table::ParkedIds, Table::Queues, Table::QueueCounts];
 
 /// The ends of what is in the tables of a partition of queues.
 #[derive(Debug, Default)]
@@ -120,13 +120,10 @@ impl Marks {
     fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
         match table {
             Table::Queues | Table::QueueCounts => is_up_to(self.queue.as_ref(), key),
-            Table::JobHeads | Table::JobBodies | Table::ParkedJobs => is_up_to(self.job.as_ref(), key),
-            Table::ParkedByTime => {
-                let id = key.get(TimedKey::BUCKET_BYTES..TimedKey::BUCKET_BYTES + JOB_BYTES);
-                id.is_none_or(|id| is_up_to(self.job.as_ref(), id))
-            }
+            Table::JobHeads | Table::JobBodies | Table::ParkedIds => is_up_to(self.job.as_ref(), key),
+            Table::Parked => self.may_hold_parked(key),
             Table::ParkedByLine | Table::ParkedAliases => {
-                value.is_none_or(|id| is_up_to(self.job.as_ref(), id))
+                value.is_none_or(|place| self.may_hold_parked(place))
             }
             Table::Dead => key.last_chunk().is_none_or(|number| self.may_hold_dead(*number)),
             Table::DeadIds => {
@@ -134,6 +131,10 @@ impl Marks {
             }
             _ => true,
         }
+    }
+
+    fn may_hold_parked(&self, place: &[u8]) -> bool {
+        ParkedPlace::from_key(place).ok().is_none_or(|place| is_up_to(self.job.as_ref(), &place.id.0))
     }
 
     fn may_hold_dead(&self, number: [u8; 8]) -> bool {
@@ -283,14 +284,14 @@ mod tests {
     #[test]
     fn whatever_is_behind_the_last_is_new() {
         let mut existence = ExistenceFilter::Marks(Marks::default());
-        let job = |number| [number; JOB_BYTES];
-        let timed = |number| {
+        let job = |number| [number; crate::codec::key::JOB_BYTES];
+        let place = |number| {
             let id = records::JobId(job(number));
-            TimedKey { clock: records::JobClock::Wall, at: base::Timestamp(5), id }.to_key()
+            ParkedPlace { clock: Some(records::JobClock::Wall), at: base::Timestamp(5), id }.to_key()
         };
         let queue = |number: u64| number.to_be_bytes();
-        assert!(!existence.may_hold(Table::ParkedJobs, &job(0), None));
-        existence.insert(Table::ParkedJobs, &job(7));
+        assert!(!existence.may_hold(Table::ParkedIds, &job(0), None));
+        existence.insert(Table::ParkedIds, &job(7));
         existence.insert(Table::JobBodies, &job(5));
         existence.insert(Table::Queues, &queue(7));
         existence.insert_dead_before(8);
@@ -298,9 +299,9 @@ mod tests {
             let dead = records::QueueKey(u64::from(number));
             let rows = [
                 (Table::JobHeads, &job(number)[..], &b""[..]),
-                (Table::ParkedByTime, &timed(number), b""),
-                (Table::ParkedByLine, b"line", &job(number)),
-                (Table::ParkedAliases, b"alias", &job(number)),
+                (Table::Parked, &place(number), b""),
+                (Table::ParkedByLine, b"line", &place(number)),
+                (Table::ParkedAliases, b"alias", &place(number)),
                 (Table::QueueCounts, &queue(u64::from(number)), b""),
                 (Table::Dead, &crate::codec::key::dead(dead, u64::from(number)), b""),
                 (Table::DeadIds, b"id", &queue(u64::from(number))),

@@ -23,7 +23,7 @@ use super::partition::Partition;
 use super::stats::Counters;
 use super::tables::{Snapshot, Table, Tables};
 use super::view::damaged_row;
-use super::{EmbeddedOptions, EmbeddedStore, log_failure, partition_ids, partition_index};
+use super::{EmbeddedOptions, EmbeddedStore, log_failure, migration, partition_ids, partition_index};
 use crate::blocks::DiskBlocks;
 use crate::change::Prepared;
 use crate::codec::{CodecError, Stored, decode_batch};
@@ -51,11 +51,8 @@ impl EmbeddedStore {
             make(&disk, &options)?;
         }
         let tables = Tables::open(&*disk, TABLES, options.table_cache_bytes)?;
+        let directory = bring_up(&tables)?;
         let snapshot = Arc::new(tables.snapshot()?);
-        let directory = read_directory(&snapshot)?;
-        if snapshot.directory()?.is_some_and(|row| row != directory.to_row()) {
-            tables.write(|writer| writer.put_directory(&directory.to_row()))?;
-        }
         let covered = read_covered(&snapshot, &directory)?;
         let (overlay_memory, counters) = (Arc::default(), Counters::default());
         counters.merging.hold(&snapshot)?;
@@ -173,6 +170,19 @@ fn make_log(disk: &Arc<dyn Disk>, options: &EmbeddedOptions, id: LogId) -> Resul
         }
         Err(error) => Err(log_failure(error)),
     }
+}
+
+/// The directory, after it was brought to the newest format. Its row says so first: from then on no
+/// earlier build opens it.
+fn bring_up(tables: &Tables) -> Result<Directory, StoreError> {
+    let snapshot = tables.snapshot()?;
+    let directory = read_directory(&snapshot)?;
+    if snapshot.directory()?.is_some_and(|row| row != directory.to_row()) {
+        tables.write(|writer| writer.put_directory(&directory.to_row()))?;
+    }
+    drop(snapshot);
+    migration::move_parked_jobs(tables, partition_ids(directory.partitions))?;
+    Ok(directory)
 }
 
 fn read_directory(snapshot: &Snapshot) -> Result<Directory, StoreError> {

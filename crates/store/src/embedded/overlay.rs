@@ -202,7 +202,7 @@ impl Data {
 
     /// Whether a job was parked and is not any more: nothing below has its head then.
     fn was_parked(&self, job: &Key) -> bool {
-        let parked = self.rows(Table::ParkedJobs);
+        let parked = self.rows(Table::ParkedIds);
         parked.is_some_and(|rows| rows.at(job, u64::MAX) == Found::Deleted)
     }
 

@@ -211,6 +211,13 @@ impl<'a> Writer<'a> {
         self.name
     }
 
+    /// Takes out every row of a table.
+    pub(super) fn clear(&self, table: Table) -> Result<(), StoreError> {
+        let deleted = self.transaction.delete_table(table.definition());
+        deleted.map_err(|error| failure(self.name, "writing", error.into()))?;
+        self.table(table).map(drop)
+    }
+
     /// Writes the one row of [`Table::Directory`].
     pub(super) fn put_directory(&self, value: &[u8]) -> Result<(), StoreError> {
         let mut table = self.table(Table::Directory)?;

@@ -127,8 +127,8 @@ impl MemoryPartition {
         match change {
             Change::Put { table, key, value } => self.assert_may_put(*table, key, value),
             Change::Delete { table: Table::JobHeads, key } => self.assert_not_parked(key),
-            Change::Delete { table: Table::ParkedJobs, key } => {
-                assert!(self.get(Table::ParkedJobs, key).is_some(), "{key:?} is parked");
+            Change::Delete { table: Table::Parked, key } => {
+                assert!(self.get(Table::Parked, key).is_some(), "{key:?} is parked");
                 self.assert_as_put::<ParkedJob>(key, rest);
             }
             Change::Delete { table: Table::OpenCommands, key } => {
@@ -143,7 +143,7 @@ impl MemoryPartition {
 
     fn assert_may_put(&self, table: Table, key: &[u8], value: &[u8]) {
         match table {
-            Table::JobHeads | Table::ParkedJobs => self.assert_not_parked(key),
+            Table::JobHeads | Table::ParkedIds => self.assert_not_parked(key),
             Table::Picks => self.assert_same_pick(key, value),
             Table::Answers => {
                 assert!(
@@ -186,6 +186,6 @@ impl MemoryPartition {
 
     fn assert_not_parked(&self, key: &[u8]) {
         debug_assert_eq!(key.len(), JOB_BYTES, "it is the id of a job");
-        assert!(self.get(Table::ParkedJobs, key).is_none(), "{key:?} is resident or parked, not both");
+        assert!(self.get(Table::ParkedIds, key).is_none(), "{key:?} is resident or parked, not both");
     }
 }

@@ -64,6 +64,28 @@ pub struct ScannedJobs {
     pub scanned: usize,
 }
 
+/// Which parked jobs are looked for by their times.
+#[derive(Clone, Copy, Debug)]
+pub struct ParkedScan {
+    /// The clock of the times.
+    pub clock: JobClock,
+    /// Where to begin, in the order of the store: behind this.
+    pub after: (Timestamp, JobId),
+    /// The jobs up to this time and id are known; some may be found again.
+    pub known: (Timestamp, JobId),
+    /// Those behind this time and id are not wanted.
+    pub until: (Timestamp, JobId),
+}
+
+impl ParkedScan {
+    /// All jobs of a clock.
+    #[must_use]
+    pub fn all(clock: JobClock) -> Self {
+        let first = (Timestamp(i64::MIN), JobId([0; 16]));
+        Self { clock, after: first, known: first, until: (Timestamp::MAX, JobId([u8::MAX; 16])) }
+    }
+}
+
 /// Some of the parked jobs that are found by a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParkedTimes {

@@ -10,9 +10,9 @@ use records::{
 };
 
 use super::index_of;
-use crate::codec::key::{self, TimedKey};
+use crate::codec::key::{self, ParkedPlace};
 use crate::key_range::KeyRange;
-use crate::port::{ParkedTimes, ScannedJobs, StoreError, StoredJob, View};
+use crate::port::{ParkedScan, ParkedTimes, ScannedJobs, StoreError, StoredJob, View, parked_span};
 use crate::table::Table;
 
 impl dyn View + '_ {
@@ -32,13 +32,20 @@ impl dyn View + '_ {
         let key = key::job(id);
         match self.record(&key)? {
             Some(head) => Ok(Some(StoredJob::Resident(head))),
-            None => Ok(self.record(&key)?.map(StoredJob::Parked)),
+            None => Ok(self.parked_job(id)?.map(StoredJob::Parked)),
         }
     }
 
     /// A job that is parked.
     pub fn parked_job(&self, id: JobId) -> Result<Option<ParkedJob>, StoreError> {
-        self.record(&key::job(id))
+        let key = key::job(id);
+        let beside = self.get(Table::ParkedIds, &key)?;
+        beside.map(|beside| self.parked_of(&key, &beside)).transpose()
+    }
+
+    /// The job that a row of ids leads to.
+    fn parked_of(&self, id: &[u8], beside: &[u8]) -> Result<ParkedJob, StoreError> {
+        self.surely_named(index_of::<ParkedJob>(Table::ParkedIds), id, beside)
     }
 
     /// The parked job of a queue that has this alias.
@@ -48,28 +55,47 @@ impl dyn View + '_ {
         self.get(index.table, &key)?.map(|value| self.surely_named(index, &key, &value)).transpose()
     }
 
-    /// Parked jobs that are found by a time of `clock`: those of a span before those of later ones
-    /// ([`crate::parked_span`]), within a span in an order of the store's own. `after` is
-    /// exclusive, in that order. Looks at `scan_max` keys at most; some may be of jobs that are not
-    /// parked any more.
-    pub fn parked_times(
+    /// The parked job that this time of `clock` finds.
+    pub fn parked_at(
         &self,
         clock: JobClock,
         (at, id): (Timestamp, JobId),
-        scan_max: usize,
-    ) -> Result<ParkedTimes, StoreError> {
-        let low = Bound::Excluded(TimedKey { clock, at, id }.to_key());
-        let mut rows = self.range(Table::ParkedByTime, &KeyRange { low, ..of_clock(clock) }, true)?;
-        let mut times = ParkedTimes::default();
+    ) -> Result<Option<ParkedJob>, StoreError> {
+        self.record(&ParkedPlace { clock: Some(clock), at, id }.to_key())
+    }
+
+    /// Some of the parked jobs that are found by a time: those of a span before those of later ones
+    /// ([`crate::parked_span`]), within a span in an order of the store's own. Looks at
+    /// `scan_max` keys at most; some may be of jobs that are not parked any more.
+    pub fn parked_times(&self, scan: &ParkedScan, scan_max: usize) -> Result<ParkedTimes, StoreError> {
+        let place = |(at, id)| ParkedPlace { clock: Some(scan.clock), at, id };
+        let range = |low| KeyRange { low, ..ParkedPlace::of_clock(scan.clock) };
+        let low = Bound::Excluded(place(scan.after).to_key());
+        let mut rows = self.range(Table::Parked, &range(low), true)?;
+        let mut times = ParkedTimes { found: Vec::new(), next: Some(scan.after) };
         for _ in 0..scan_max {
             let Some(row) = rows.next() else { return Ok(ParkedTimes { next: None, ..times }) };
             let (key, row) = row?;
-            let timed = TimedKey::from_key(&key);
-            let TimedKey { at, id, .. } =
-                timed.map_err(|error| self.unreadable(Table::ParkedByTime, &key, &error))?;
-            times.next = Some((at, id));
-            if row.is_some() {
-                times.found.push((at, id));
+            let found =
+                ParkedPlace::from_key(&key).map_err(|error| self.unreadable(Table::Parked, &key, &error))?;
+            let moment = (found.at, found.id);
+            times.next = Some(moment);
+            let span = parked_span(found.at);
+            if span > parked_span(scan.until.0) {
+                break;
+            }
+            // A run is in order of time: what is too early is at its front, and too late at its end.
+            let front = (moment <= scan.known && span == parked_span(scan.known.0))
+                .then(|| found.front_from(scan.known).to_key())
+                .filter(|front| key < *front);
+            if let Some(front) = front {
+                rows = self.range(Table::Parked, &range(Bound::Included(front)), true)?;
+            } else if moment > scan.until {
+                let end = found.end_of_run();
+                times.next = Some((end.at, end.id));
+                rows = self.range(Table::Parked, &range(Bound::Excluded(end.to_key())), true)?;
+            } else if row.is_some() {
+                times.found.push(moment);
             }
         }
         Ok(times)
@@ -132,7 +158,8 @@ impl dyn View + '_ {
     ) -> Result<impl Iterator<Item = Result<JobHead, StoreError>>, StoreError> {
         let range = KeyRange::all().after(after.map(key::job));
         let resident = self.records::<JobHead>(range.clone(), true)?;
-        let parked = self.records::<ParkedJob>(range, true)?.map(|job| job.map(|job| job.head));
+        let parked = self.rows(Table::ParkedIds, range, true)?;
+        let parked = parked.map(|row| row.and_then(|(id, beside)| Ok(self.parked_of(&id, &beside)?.head)));
         let (mut resident, mut parked) = (resident.peekable(), parked.peekable());
         Ok(std::iter::from_fn(move || {
             if is_first(&mut parked, &mut resident) { parked.next() } else { resident.next() }
@@ -222,14 +249,5 @@ fn is_first<E>(
         (None, _) | (Some(_), Some(Err(_))) => false,
         (Some(_), None) | (Some(Err(_)), Some(_)) => true,
         (Some(Ok(one)), Some(Ok(other))) => one.id < other.id,
-    }
-}
-
-/// The keys of every parked job that is found by this clock.
-fn of_clock(clock: JobClock) -> KeyRange {
-    let wall = TimedKey::bucket(JobClock::Wall, TimedKey::FIRST);
-    match clock {
-        JobClock::Engine => KeyRange { low: Bound::Unbounded, high: Bound::Excluded(wall) },
-        JobClock::Wall => KeyRange { low: Bound::Included(wall), high: Bound::Unbounded },
     }
 }

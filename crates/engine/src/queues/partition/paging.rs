@@ -2,11 +2,11 @@
 
 use base::Timestamp;
 use jobs::{Horizon, ReadRequest};
-use records::{GroupKey, JobClock, JobId, ParkedJob, QueueKey, QueueOrder};
-use store::{StoreError, parked_time};
+use records::{GroupKey, JobClock, ParkedJob, QueueKey, QueueOrder};
+use store::{ParkedScan, StoreError, parked_time};
 
 use super::recently_parked::Place;
-use super::soonest::{LAST_ID, Soonest, SoonestPage, TimePlace};
+use super::soonest::{LAST_ID, Soonest, SoonestPage, SoonestScan, TimePlace};
 use super::{QueuePartition, QueueStep};
 use crate::queues::id;
 
@@ -150,7 +150,7 @@ impl QueuePartition {
     ) -> Result<Option<PageOfParked>, StoreError> {
         self.look_through(clock, step)?;
         let SoonestPage::Jobs(page, to) = self.clocks.of(clock).page(page_max) else { return Ok(None) };
-        let jobs = page.iter().map(|(_, id)| self.parked_as_known(*id, step));
+        let jobs = page.iter().map(|moment| self.parked_as_known(clock, *moment, step));
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         // Of the jobs of the last moment those are there whose id, and so whose number, is not
         // above the last one's.
@@ -165,12 +165,14 @@ impl QueuePartition {
         let soonest = clocks.of(clock);
         loop {
             let lately = parked.parked().filter_map(|parked| moment_of(parked, clock));
-            let Some(after) = soonest.wants(lately) else { return Ok(()) };
+            let Some(place) = soonest.wants(lately) else { return Ok(()) };
             let scan_max = step.own.budget.left_to_scan().min(super::KEYS_AT_A_TIME);
             if scan_max == 0 {
                 return Ok(());
             }
-            let times = step.fetch.view()?.parked_times(clock, after, scan_max)?;
+            let SoonestScan { after, known, until } = place;
+            let scan = ParkedScan { clock, after, known, until };
+            let times = step.fetch.view()?.parked_times(&scan, scan_max)?;
             step.own.budget.spent.scanned += scan_max;
             soonest.scanned(times, |id| parked.get(id).is_none());
             // While some are known, a little of it at a time is enough.
@@ -181,10 +183,15 @@ impl QueuePartition {
     }
 
     /// A job that is known to be parked.
-    fn parked_as_known(&self, id: JobId, step: &QueueStep<'_>) -> Result<ParkedJob, StoreError> {
+    fn parked_as_known(
+        &self,
+        clock: JobClock,
+        (at, id): TimePlace,
+        step: &QueueStep<'_>,
+    ) -> Result<ParkedJob, StoreError> {
         let found = match self.parked.get(id) {
             Some(recent) => recent.cloned(),
-            None => step.fetch.view()?.parked_job(id)?,
+            None => step.fetch.view()?.parked_at(clock, (at, id))?,
         };
         found.ok_or_else(|| StoreError::Damaged {
             file: "the tables".to_owned(),

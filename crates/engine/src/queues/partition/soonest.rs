@@ -1,10 +1,11 @@
 //! The soonest parked jobs of a clock, by time and id. One scan of the store's keys serves many
 //! pages.
 //!
-//! The store keeps parked jobs in spans of 4.4 minutes, and a span in the order of publishing. A
-//! scan takes a span's keys in chunks, and keeps the soonest that fit into memory. Up to the
-//! last of these the list is exact: every job parked or taken out meanwhile is noted. When half of
-//! it is used up, the next scan begins behind it.
+//! The store keeps parked jobs in spans of 4.4 minutes, a span in runs of jobs published one after
+//! the other, and a run in order of time. A pass takes a span's keys in chunks, and keeps the
+//! soonest that fit into memory. Up to the last of these the list is exact: every job parked or
+//! taken out meanwhile is noted. When half of it is used up, the next pass begins behind it. It
+//! looks as far as the one before it came, so it reads few keys of each run that it does not keep.
 
 use std::collections::BTreeSet;
 
@@ -20,6 +21,8 @@ pub(super) type TimePlace = (Timestamp, JobId);
 const KEPT_MAX: usize = 1 << 17;
 /// Behind every other id.
 pub(super) const LAST_ID: JobId = JobId([u8::MAX; 16]);
+/// Before every job.
+const FIRST: TimePlace = (Timestamp(i64::MIN), JobId([0; 16]));
 
 /// How far all parked jobs are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +49,31 @@ pub(super) struct Soonest {
     reach: KnownReach,
     pass: Option<ScanPass>,
     kept_max: usize,
+    /// Milliseconds of a pass that begins within a span; `None` if it looks through all of that.
+    width_ms: Option<i64>,
 }
 
 /// A pass through the store's keys, behind what is known.
 #[derive(Debug)]
 struct ScanPass {
     found: BTreeSet<TimePlace>,
-    /// What comes behind this is not kept: there was too much of it.
+    /// What comes behind this is not kept: it is not looked for, or there was too much of it.
     cut: Option<TimePlace>,
+    /// Whether there was too much.
+    is_full: bool,
     /// Where to go on, in the store's order.
     next: TimePlace,
+}
+
+/// What the store should be looked through for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SoonestScan {
+    /// Where to begin, in the store's order: behind this.
+    pub(super) after: TimePlace,
+    /// Up to here all are known.
+    pub(super) known: TimePlace,
+    /// Behind this none is wanted.
+    pub(super) until: TimePlace,
 }
 
 /// The soonest jobs, or none yet.
@@ -70,7 +88,7 @@ impl Soonest {
     /// Of a partition that keeps so many jobs in memory.
     pub(super) fn new(resident_max: usize) -> Self {
         let kept_max = resident_max.saturating_mul(2).clamp(16, KEPT_MAX);
-        Self { known: BTreeSet::new(), reach: KnownReach::Nothing, pass: None, kept_max }
+        Self { known: BTreeSet::new(), reach: KnownReach::Nothing, pass: None, kept_max, width_ms: None }
     }
 
     /// A job was parked.
@@ -103,25 +121,43 @@ impl Soonest {
 
     /// Where the store should be looked through, if that is worth it now: little is known. `parked`
     /// are jobs that the store does not show yet.
-    pub(super) fn wants(&mut self, parked: impl Iterator<Item = TimePlace>) -> Option<TimePlace> {
+    pub(super) fn wants(&mut self, parked: impl Iterator<Item = TimePlace>) -> Option<SoonestScan> {
         if self.reach == KnownReach::All || self.known.len() > self.kept_max / 2 {
             return None;
         }
-        if self.pass.is_none() {
-            let from = match self.reach {
-                // The end of a span: it is known to its end.
-                KnownReach::To((at, LAST_ID)) => Timestamp(at.0.saturating_add(1)),
-                KnownReach::To((at, _)) => Timestamp(parked_span(at).saturating_mul(PARKED_SPAN_MS)),
-                KnownReach::Nothing | KnownReach::All => Timestamp(i64::MIN),
-            };
-            let next = (Timestamp(from.0.saturating_sub(1)), LAST_ID);
-            let mut pass = ScanPass { found: BTreeSet::new(), cut: None, next };
-            for moment in parked.filter(|moment| !self.reach.covers(*moment)) {
-                pass.insert(moment, self.kept_max);
+        let known = match self.reach {
+            KnownReach::To(to) => to,
+            KnownReach::Nothing | KnownReach::All => FIRST,
+        };
+        let pass = match self.pass.take() {
+            Some(pass) => pass,
+            None => self.new_pass(known, parked),
+        };
+        let until = pass.cut.unwrap_or((Timestamp::MAX, LAST_ID));
+        let scan = SoonestScan { after: pass.next, known, until };
+        self.pass = Some(pass);
+        Some(scan)
+    }
+
+    fn new_pass(&self, known: TimePlace, parked: impl Iterator<Item = TimePlace>) -> ScanPass {
+        let (from, cut) = match known {
+            FIRST => (known.0, None),
+            // The end of a span: it is known to its end.
+            (at, LAST_ID) if parked_span(at) < parked_span(Timestamp(at.0.saturating_add(1))) => {
+                (Timestamp(at.0.saturating_add(1)), None)
             }
-            self.pass = Some(pass);
+            (at, _) => {
+                let end = self.width_ms.map(|width| Timestamp(at.0.saturating_add(width)));
+                let end = end.filter(|end| parked_span(*end) == parked_span(at));
+                (begin_of_span(at), end.map(|end| (end, LAST_ID)))
+            }
+        };
+        let next = (Timestamp(from.0.saturating_sub(1)), LAST_ID);
+        let mut pass = ScanPass { found: BTreeSet::new(), cut, is_full: false, next };
+        for moment in parked.filter(|moment| !self.reach.covers(*moment)) {
+            pass.insert(moment, self.kept_max);
         }
-        self.pass.as_ref().map(|pass| pass.next)
+        pass
     }
 
     /// What was found from there on; `is_there` says which of it is as the store shows it.
@@ -133,25 +169,35 @@ impl Soonest {
             }
         }
         let Some(next) = times.next else {
-            self.end(pass.found, pass.cut.map_or(KnownReach::All, KnownReach::To));
+            let reach = pass.cut.map_or(KnownReach::All, KnownReach::To);
+            self.end(pass, reach);
             return;
         };
         // All of the spans before this one were seen.
-        let begins = Timestamp(parked_span(next.0).saturating_mul(PARKED_SPAN_MS));
+        let begins = begin_of_span(next.0);
         let to = (Timestamp(begins.0.saturating_sub(1)), LAST_ID);
         pass.next = next;
         match pass.cut {
-            Some(cut) if cut <= to => self.end(pass.found, KnownReach::To(cut)),
+            Some(cut) if cut <= to => self.end(pass, KnownReach::To(cut)),
             _ if pass.found.first().is_some_and(|first| *first <= to) => {
                 drop(pass.found.split_off(&(begins, JobId([0; 16]))));
-                self.end(pass.found, KnownReach::To(to));
+                self.end(pass, KnownReach::To(to));
             }
             _ => self.pass = Some(pass),
         }
     }
 
-    fn end(&mut self, mut found: BTreeSet<TimePlace>, reach: KnownReach) {
-        self.known.append(&mut found);
+    fn end(&mut self, mut pass: ScanPass, reach: KnownReach) {
+        let first_at = pass.found.first().map(|(at, _)| *at);
+        self.width_ms = match (first_at, pass.cut) {
+            (Some(first), Some(cut)) if pass.is_full => Some((cut.0.0 - first.0).max(1)),
+            (_, Some(_)) if pass.found.len() < self.kept_max / 2 => {
+                self.width_ms.map(|width| width.saturating_mul(2))
+            }
+            (_, Some(_)) => self.width_ms,
+            (_, None) => None,
+        };
+        self.known.append(&mut pass.found);
         self.reach = reach;
     }
 
@@ -169,6 +215,10 @@ impl Soonest {
     }
 }
 
+fn begin_of_span(at: Timestamp) -> Timestamp {
+    Timestamp(parked_span(at).saturating_mul(PARKED_SPAN_MS))
+}
+
 impl ScanPass {
     fn insert(&mut self, moment: TimePlace, kept_max: usize) {
         if self.cut.is_some_and(|cut| moment > cut) {
@@ -178,12 +228,15 @@ impl ScanPass {
         if self.found.len() > kept_max {
             self.found.pop_last();
             self.cut = self.found.last().copied();
+            self.is_full = true;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
+
     use base::random::Random;
 
     use super::*;
@@ -192,13 +245,34 @@ mod tests {
         JobId(u128::from(number).to_be_bytes())
     }
 
-    /// The store's order: span, id.
-    fn scan(parked: &BTreeSet<(i64, JobId, Timestamp)>, after: TimePlace, scan_max: usize) -> ParkedTimes {
-        let low = (parked_span(after.0), after.1, after.0);
-        let behind = parked.iter().filter(|place| **place > low);
-        let found: Vec<_> = behind.map(|(_, id, at)| (*at, *id)).take(scan_max).collect();
-        let next = found.last().copied().filter(|_| found.len() == scan_max);
-        ParkedTimes { found, next }
+    /// Jobs of a run in these tests.
+    const RUN: u128 = 64;
+
+    /// The store's order: span, run, time, id.
+    fn place((at, id): TimePlace) -> (i64, u128, TimePlace) {
+        (parked_span(at), u128::from_be_bytes(id.0) / RUN, (at, id))
+    }
+
+    /// Looks at keys as the store does, and passes over the rest of a run where it may.
+    fn scan(parked: &BTreeSet<(i64, u128, TimePlace)>, scan: SoonestScan, scan_max: usize) -> ParkedTimes {
+        let (mut found, mut low, mut next) = (Vec::new(), place(scan.after), scan.after);
+        for _ in 0..scan_max {
+            let behind = parked.range((Bound::Excluded(low), Bound::Unbounded)).next();
+            let Some((span, run, moment)) = behind.copied() else { return ParkedTimes { found, next: None } };
+            (low, next) = ((span, run, moment), moment);
+            if span > parked_span(scan.until.0) {
+                break;
+            } else if moment > scan.until {
+                let end_of_run = JobId(((run + 1) * RUN - 1).to_be_bytes());
+                next = (Timestamp((span + 1) * PARKED_SPAN_MS - 1), end_of_run);
+                low = place(next);
+            } else if moment > scan.known {
+                found.push(moment);
+            } else if span == parked_span(scan.known.0) {
+                low = (span, run, scan.known);
+            }
+        }
+        ParkedTimes { found, next: Some(next) }
     }
 
     #[test]
@@ -214,12 +288,12 @@ mod tests {
                 if step < 1_500 && random.chance(1, 2) {
                     let at = Timestamp(given.0.0.max(0) + random.below(spread as u64) as i64);
                     number += 1;
-                    parked.insert((parked_span(at), id(number), at));
+                    parked.insert(place((at, id(number))));
                     by_time.insert((at, id(number)));
                     soonest.insert((at, id(number)));
                 }
-                if let Some(after) = soonest.wants(std::iter::empty()) {
-                    soonest.scanned(scan(&parked, after, 7), |_| true);
+                if let Some(wanted) = soonest.wants(std::iter::empty()) {
+                    soonest.scanned(scan(&parked, wanted, 7), |_| true);
                 }
                 let SoonestPage::Jobs(page, to) = soonest.page(1 + random.below(5) as usize) else {
                     continue;
@@ -232,7 +306,7 @@ mod tests {
                 for (at, id) in page {
                     given = (at, id);
                     by_time.remove(&given);
-                    parked.remove(&(parked_span(at), id, at));
+                    parked.remove(&place((at, id)));
                     soonest.remove(given);
                 }
             }
@@ -241,24 +315,24 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_looked_through_once_for_as_many_as_fit_into_memory() {
-        let mut parked: BTreeSet<_> =
-            (0..1_000).map(|number| (0, id(number), Timestamp((number * 7_919 % 1_000) as i64))).collect();
-        let mut soonest = Soonest::new(256);
-        let (mut scanned, mut given) = (0, 0);
-        while given < 1_000 {
-            if let Some(after) = soonest.wants(std::iter::empty()) {
-                let times = scan(&parked, after, 50);
-                scanned += times.found.len();
-                soonest.scanned(times, |_| true);
+    fn of_a_span_that_does_not_fit_into_memory_keys_are_looked_at_about_twice() {
+        const JOBS: u64 = 10_000;
+        let due = |number: u64| Timestamp(100_000 + (number * 7_919 % 1_000) as i64);
+        let mut parked: BTreeSet<_> = (0..JOBS).map(|number| place((due(number), id(number)))).collect();
+        let mut soonest = Soonest::new(512);
+        let (mut looked_at, mut given) = (0, 0);
+        while given < JOBS as usize {
+            if let Some(wanted) = soonest.wants(std::iter::empty()) {
+                soonest.scanned(scan(&parked, wanted, 50), |_| true);
+                looked_at += 50;
             }
             let SoonestPage::Jobs(page, _) = soonest.page(10) else { continue };
             given += page.len();
-            for (at, id) in page {
-                parked.remove(&(0, id, at));
-                soonest.remove((at, id));
+            for moment in page {
+                parked.remove(&place(moment));
+                soonest.remove(moment);
             }
         }
-        assert!(scanned < 8_000, "{scanned} keys for 1,000 jobs in pages of 10");
+        assert!(looked_at < 3 * JOBS, "{looked_at} keys for {JOBS} jobs in pages of 10");
     }
 }

@@ -5,8 +5,9 @@ use base::random::Random;
 use records::{JobClock, JobHead, JobId, ParkedJob, QueueKey};
 
 use super::read;
-use crate::conformance::queues::{FIRST, parked_times_from};
+use crate::conformance::queues::parked_times;
 use crate::conformance::traffic::Traffic;
+use crate::port::ParkedScan;
 use crate::port::View;
 
 pub(super) fn agree(
@@ -77,17 +78,29 @@ fn of_queue(view: &dyn View, model: &dyn View, queue: QueueKey, random: &mut Ran
 }
 
 fn by_time(view: &dyn View, model: &dyn View, clock: JobClock, random: &mut Random, context: &str) {
-    let all = read(model.parked_times(clock, FIRST, usize::MAX)).found;
-    assert_eq!(read(view.parked_times(clock, FIRST, usize::MAX)).found, all, "{context} {clock:?}");
+    let every = ParkedScan::all(clock);
+    let all = parked_times(model, every, usize::MAX);
+    assert_eq!(parked_times(view, every, usize::MAX), all, "{context} {clock:?}");
     for _ in 0..6 {
-        let place = all.get(random.below(all.len() as u64 + 1) as usize).copied().unwrap_or(FIRST);
-        let after = match random.below(3) {
-            0 => (place.0, JobId([0; 16])),
-            1 => (Timestamp(place.0.0.saturating_add(9_000)), place.1),
-            _ => place,
+        let moment = |random: &mut Random| {
+            let found = all.get(random.below(all.len() as u64 + 1) as usize).copied();
+            let (at, id) = found.unwrap_or(every.after);
+            match random.below(3) {
+                0 => (at, JobId([0; 16])),
+                1 => (Timestamp(at.0.saturating_add(9_000)), id),
+                _ => (at, id),
+            }
         };
         let scan_max = 1 + random.below(20) as usize;
-        let rest = |view: &dyn View| parked_times_from(view, clock, after, scan_max);
-        assert_eq!(rest(view), rest(model), "{context} {clock:?} {after:?} {scan_max}");
+        let scan = ParkedScan { after: moment(random), ..every };
+        let rest = |view: &dyn View| parked_times(view, scan, scan_max);
+        assert_eq!(rest(view), rest(model), "{context} {scan:?} {scan_max}");
+        // All between two moments, whatever else is found.
+        let (known, until) = (moment(random), moment(random));
+        let is_meant = |moment: &(Timestamp, JobId)| *moment > known && *moment <= until;
+        let mut found = parked_times(view, ParkedScan { known, until, ..every }, scan_max);
+        found.retain(is_meant);
+        let expect: Vec<_> = all.iter().copied().filter(is_meant).collect();
+        assert_eq!(found, expect, "{context} {clock:?} {known:?} {until:?} {scan_max}");
     }
 }

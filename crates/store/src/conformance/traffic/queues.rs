@@ -128,7 +128,8 @@ impl Traffic {
         self.head.next_job += 1;
         let mut id = [0; 16];
         id[..6].copy_from_slice(&self.head.now.0.to_be_bytes()[2..]);
-        id[6..14].copy_from_slice(&self.head.next_job.to_be_bytes());
+        // a run is four jobs
+        id[6..10].copy_from_slice(&(self.head.next_job << 14).to_be_bytes()[4..]);
         JobId(id)
     }
 

@@ -71,7 +71,7 @@ impl RowCheck<'_, '_> {
         self.indexed(partition, |check, job: &JobHead| {
             known.found(job.queue)?;
             known.others.extend(job.successor.map(|successor| successor.id));
-            match check.get(Table::ParkedJobs, partition, &key::job(job.id))? {
+            match check.get(Table::ParkedIds, partition, &key::job(job.id))? {
                 None => check.carries(partition, job.id, false),
                 Some(_) => Err("it is parked too".to_owned()),
             }
@@ -125,7 +125,7 @@ impl RowCheck<'_, '_> {
             if known.others.contains(&id) || check.get(Table::JobHeads, within.partition, key)?.is_some() {
                 return Ok(());
             }
-            let is_parked = check.get(Table::ParkedJobs, within.partition, key)?.is_some();
+            let is_parked = check.get(Table::ParkedIds, within.partition, key)?.is_some();
             if is_parked { Ok(()) } else { Err("nothing carries it".to_owned()) }
         });
     }

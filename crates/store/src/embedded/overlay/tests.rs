@@ -139,13 +139,13 @@ fn a_deletion_cancels_out_only_what_was_born_here() {
 #[test]
 fn the_head_of_a_job_that_was_parked_leaves_nothing_to_delete() {
     let mut existence = ExistenceFilter::Marks(Marks::default());
-    existence.insert(Table::ParkedJobs, &key(9));
+    existence.insert(Table::ParkedIds, &key(9));
     let (overlay, delete) = (Overlay::default(), |table| Change::Delete { table, key: key(1) });
-    apply(&overlay, 1, vec![delete(Table::ParkedJobs), put(Table::JobHeads, 1, 7)], &existence);
+    apply(&overlay, 1, vec![delete(Table::ParkedIds), put(Table::JobHeads, 1, 7)], &existence);
     apply(&overlay, 2, vec![delete(Table::JobHeads)], &existence);
     let data = overlay.read();
     assert_eq!(data.rows(Table::JobHeads).map(ChangedRows::len), Some(0), "it was born here");
-    assert_eq!(data.rows(Table::ParkedJobs).map(ChangedRows::len), Some(1));
+    assert_eq!(data.rows(Table::ParkedIds).map(ChangedRows::len), Some(1));
 }
 
 #[test]

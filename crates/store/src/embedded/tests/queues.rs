@@ -2,14 +2,15 @@
 //! and nothing of what is gone.
 
 use records::{
-    AliasKey, DeadJob, DeadReason, JobHead, JobId, JobState, Op, ParkedJob, Parking, PartitionHead, Queue,
-    QueueCounts, QueueKey, QueueSettings, Terms,
+    AliasKey, DeadJob, DeadReason, JobClock, JobHead, JobId, JobState, Op, ParkedJob, Parking, PartitionHead,
+    Queue, QueueCounts, QueueKey, QueueSettings, Terms,
 };
 
 use super::*;
-use crate::codec::Stored;
+use crate::codec::{Stored, key};
 use crate::embedded::directory::Directory;
 use crate::embedded::tables::{Table, Tables};
+use crate::port::ParkedScan;
 
 const START: Timestamp = Timestamp(1_800_000_000_000);
 
@@ -136,7 +137,7 @@ fn what_comes_and_goes_between_checkpoints_leaves_nothing() {
         ops.push(Op::ParkJob(Box::new(ParkedJob { head, parking: Parking::Time, body: None })));
         queues.commit(ops);
         queues.store().checkpoint_all().expect("writes");
-        assert_eq!((queues.changed_rows(), queues.rows(Table::ParkedJobs)), (0, turn + 1));
+        assert_eq!((queues.changed_rows(), queues.rows(Table::Parked)), (0, turn + 1));
         if turn % 2 == 1 {
             queues.restart();
         }
@@ -200,4 +201,75 @@ fn a_directory_of_the_first_format_opens_and_is_of_the_newest_afterwards() {
     let newest = queues.store().tables.snapshot().and_then(|snapshot| snapshot.directory()).expect("reads");
     assert_eq!(newest, Some(directory.to_row()));
     assert_eq!(queues.store().directory, directory);
+}
+
+/// The tables of a directory of format 7 with parked jobs, each of which was found by its time, in
+/// its line, or by its alias.
+fn of_format_7(disk: &SimulatedDisk, jobs: &[ParkedJob]) {
+    let tables = Tables::open(disk, "tables", 1 << 20).expect("opens");
+    let mut row =
+        tables.snapshot().and_then(|snapshot| snapshot.directory()).expect("reads").expect("is there");
+    row[0] = 7;
+    let written = tables.write(|writer| {
+        writer.put_directory(&row)?;
+        for job in jobs {
+            let (id, head) = (key::job(job.head.id), &job.head);
+            writer.table(Table::ParkedJobs)?.put(partition(), &id, &job.to_row())?;
+            writer.table(Table::ParkedByTime)?.put(partition(), &[&b"bucket"[..], &id].concat(), &[])?;
+            if job.parking == Parking::Worker {
+                let line = key::place_in_line(head.queue, head.terms.group, (head.visible_at, head.number));
+                writer.table(Table::ParkedByLine)?.put(partition(), &line, &id)?;
+            }
+            if let Some(alias) = head.alias {
+                writer.table(Table::ParkedAliases)?.put(partition(), &key::alias(head.queue, alias), &id)?;
+            }
+        }
+        Ok(())
+    });
+    written.expect("writes");
+}
+
+#[test]
+fn parked_jobs_of_an_earlier_format_are_moved_however_often_that_is_cut_off() {
+    for cut_off_at in 0..40 {
+        let mut queues = Queues::new();
+        let (queue, ops) = queues.new_queue();
+        queues.commit(ops);
+        let body: Arc<[u8]> = Arc::from(&b"{}"[..]);
+        let jobs =
+            [(Parking::Time, None), (Parking::Time, Some(AliasKey(1))), (Parking::Worker, Some(AliasKey(2)))];
+        let jobs = jobs.map(|(parking, alias)| {
+            let head = JobHead { alias, ..queues.job(queue) };
+            ParkedJob { head, parking, body: Some(Arc::clone(&body)) }
+        });
+        let counts = QueueCounts { parked_scheduled: 2, parked_ready: 1, dead: 0 };
+        queues.commit(vec![Op::PutQueueCounts(queue, counts)]);
+        queues.store().checkpoint_all().expect("writes");
+        queues.store = None;
+        of_format_7(&queues.disk, &jobs);
+        queues.disk.fail_write(1 + cut_off_at);
+        let was_cut_off = open(&queues.disk).is_err();
+        assert!(was_cut_off || cut_off_at > 10, "the disk fails before all are moved");
+        queues.disk.crash();
+        queues.restart();
+        let store = queues.store();
+        let view = store.view(partition()).expect("opens");
+        for job in &jobs {
+            assert_eq!(view.parked_job(job.head.id).expect("reads"), Some(job.clone()), "{cut_off_at}");
+        }
+        let times = view.parked_times(&ParkedScan::all(JobClock::Engine), 10).expect("reads").found;
+        let ids: Vec<_> = times.into_iter().map(|(_, id)| id).collect();
+        assert_eq!(ids, [jobs[0].head.id, jobs[1].head.id, jobs[2].head.id], "{cut_off_at}");
+        let line = view.parked_line(queue, None, None, false, 10).expect("reads");
+        assert_eq!(line, [jobs[2].clone()], "{cut_off_at}");
+        assert_eq!(view.parked_alias(queue, AliasKey(1)).expect("reads"), Some(jobs[1].clone()));
+        drop(view);
+        let mut found = Vec::new();
+        store.check_rows(&mut |checked| {
+            if let Checked::Found(error) = checked {
+                found.push(error.to_string());
+            }
+        });
+        assert_eq!(found, [""; 0], "{cut_off_at}");
+    }
 }

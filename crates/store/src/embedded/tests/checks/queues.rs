@@ -7,7 +7,7 @@ use records::{
 
 use super::*;
 use crate::codec::Stored;
-use crate::codec::key::{Key, TimedKey};
+use crate::codec::key::{Key, ParkedPlace};
 
 /// The only one of queues.
 pub(super) const PARTITION: PartitionId = PartitionId(1 << 15);
@@ -124,7 +124,7 @@ fn assert_told(found: &[String], expect: &str, context: &str) {
 #[test]
 fn a_row_of_queues_that_is_missing_is_told_by_what_names_it() {
     let (time, worker) = (parked(2, Parking::Time).key(), parked(3, Parking::Worker).key());
-    let timed = |clock, at, id| TimedKey { clock, at, id }.to_key();
+    let place = |at, id| ParkedPlace { clock: Some(JobClock::Engine), at, id }.to_key();
     let cases = [
         (Table::Queues, key::queue(QUEUE), "there is no queue 1"),
         (Table::QueueCounts, key::queue(QUEUE), "it says QueueCounts { parked_scheduled: 0"),
@@ -132,17 +132,9 @@ fn a_row_of_queues_that_is_missing_is_told_by_what_names_it() {
         (Table::JobBodies, key::job(JobId([1; 16])), "what it carries is missing"),
         (Table::JobBodies, key::job(time.id), "what it carries is missing"),
         (Table::JobBodies, key::job(dead().id), "what it carries is missing"),
-        (Table::ParkedJobs, key::job(time.id), "what it names is not in parked_jobs"),
-        (
-            Table::ParkedByTime,
-            timed(JobClock::Engine, Timestamp(6), time.id),
-            "its row in parked_by_time is missing",
-        ),
-        (
-            Table::ParkedByTime,
-            timed(JobClock::Engine, EXPIRES_AT, worker.id),
-            "its row in parked_by_time is missing",
-        ),
+        (Table::Parked, place(Timestamp(6), time.id), "what it names is not in parked"),
+        (Table::Parked, place(EXPIRES_AT, worker.id), "what it names is not in parked"),
+        (Table::ParkedIds, key::job(time.id), "its row in parked_ids is missing"),
         (
             Table::ParkedByLine,
             key::place_in_line(worker.queue, worker.group, (worker.visible_at, worker.number)),
@@ -169,13 +161,26 @@ fn a_row_of_queues_that_does_not_agree_is_told() {
     let late = DeadJob { number: 2, ..dead() };
     let more = QueueCounts { dead: 2, ..counts() };
     let twice = ParkedJob { body: Some(Arc::from(&b"{}"[..])), ..parked(2, Parking::Time) };
+    let place =
+        |number| ParkedPlace { clock: Some(JobClock::Engine), at: Timestamp(6), id: JobId([number; 16]) };
     let cases = [
         (Table::Queues, key::queue(QueueKey(2)), elsewhere.to_row(), "another queue has its name"),
         (Table::QueueCounts, key::queue(QUEUE), more.to_row(), "dead: 2"),
         (Table::JobHeads, key::job(JobId([2; 16])), job(2).to_row(), "it is parked too"),
-        (Table::ParkedJobs, key::job(twice.head.id), twice.to_row(), "what it carries is there twice"),
-        (Table::ParkedAliases, key::alias(QUEUE, AliasKey(9)), vec![2; 16], "stands elsewhere"),
-        (Table::ParkedAliases, key::alias(QUEUE, AliasKey(9)), vec![8; 16], "is not in parked_jobs"),
+        (Table::Parked, place(2).to_key(), twice.to_row(), "what it carries is there twice"),
+        (Table::Parked, place(3).to_key(), twice.to_row(), "it stands under the key of another"),
+        (
+            Table::ParkedAliases,
+            key::alias(QUEUE, AliasKey(9)),
+            place(2).to_key().to_vec(),
+            "what it names stands elsewhere",
+        ),
+        (
+            Table::ParkedAliases,
+            key::alias(QUEUE, AliasKey(9)),
+            place(8).to_key().to_vec(),
+            "what it names is not in parked",
+        ),
         (Table::Dead, key::dead(QUEUE, 2), late.to_row(), "no dead letter ever had number 2"),
         (Table::AnswersByTime, key::answer_at(Timestamp(1), AnswerKey(8)), vec![], "stands elsewhere"),
         (Table::JobBodies, key::job(JobId([9; 16])), vec![], "nothing carries it"),
