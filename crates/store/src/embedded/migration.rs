@@ -11,8 +11,8 @@ use crate::codec::Stored;
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
-/// Up to format 7 a parked job stood under its id, and a row under its time led there. Its record,
-/// and every row that leads to it, is written anew. The earlier rows go last, so an opening that is
+/// Up to format 7 a parked job stood under its id, and a row under its time led there. Each is
+/// written anew, with every row that leads to it. The earlier rows go last, so an opening that is
 /// cut off begins again.
 pub(super) fn move_parked_jobs(
     tables: &Tables,

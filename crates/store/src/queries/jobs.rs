@@ -84,7 +84,8 @@ impl dyn View + '_ {
             if span > parked_span(scan.until.0) {
                 break;
             }
-            // A run is in order of time: what is too early is at its front, and too late at its end.
+            // A run is in order of time: what is known is at its front, and what is too late at its
+            // end.
             let front = (moment <= scan.known && span == parked_span(scan.known.0))
                 .then(|| found.front_from(scan.known).to_key())
                 .filter(|front| key < *front);

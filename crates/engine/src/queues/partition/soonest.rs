@@ -1,11 +1,12 @@
 //! The soonest parked jobs of a clock, by time and id. One scan of the store's keys serves many
 //! pages.
 //!
-//! The store keeps parked jobs in spans of 4.4 minutes, a span in runs of jobs published one after
-//! the other, and a run in order of time. A pass takes a span's keys in chunks, and keeps the
-//! soonest that fit into memory. Up to the last of these the list is exact: every job parked or
-//! taken out meanwhile is noted. When half of it is used up, the next pass begins behind it. It
-//! looks as far as the one before it came, so it reads few keys of each run that it does not keep.
+//! The store keeps parked jobs in spans of 4.4 minutes. A span is runs of jobs that were published
+//! one after the other, and a run is in order of time. A pass takes a span's keys in chunks, and
+//! keeps the soonest that fit into memory. Up to the last of these the list is exact: every job
+//! parked or taken out meanwhile is noted. When half of it is used up, the next pass begins behind
+//! it. It looks as far as the one before it came, so it reads few keys of each run that it does not
+//! keep.
 
 use std::collections::BTreeSet;
 

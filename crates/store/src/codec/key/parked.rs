@@ -8,14 +8,14 @@ use crate::codec::CodecError;
 use crate::key_range::KeyRange;
 use crate::port::PARKED_SPAN_MS;
 
-/// The place of a parked job: two bits for what finds it and the bucket of its time, its run, the
-/// time within the bucket, and the rest of its id.
+/// The place of a parked job. Its key begins with two bits for what finds it. The bucket of its
+/// time, its run, the time within the bucket, and the rest of its id follow.
 ///
 /// The latest run is the last of its bucket. So jobs that are published one after the other go to
 /// the ends of few buckets, whatever their times, and a checkpoint writes few pages. Within a run
 /// jobs are in the order of their times. So the soonest jobs of a bucket are the fronts of its
-/// runs, and whole pages of them go at once. The longer a bucket, the fewer pages a checkpoint
-/// writes; the larger a run, the more, and the fewer fronts there are.
+/// runs, and whole pages of them go at once. A longer bucket means fewer pages to write; a larger
+/// run means more, but fewer fronts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParkedPlace {
     /// The clock by which time finds it; `None` if only its line leads to it.
