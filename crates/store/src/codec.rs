@@ -46,6 +46,7 @@ mod value;
 pub use batch::{decode_batch, encode_batch};
 pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};
 pub(crate) use command::rows_of_command;
+pub(crate) use job::ParkedId;
 pub(crate) use seen::{decode_seen_slice, encode_seen_slice};
 pub(crate) use subscription::SubscriptionPlace;
 pub(crate) use value::{bit, get_value, put_value, skip_value};

@@ -14,7 +14,6 @@
 mod backpressure;
 mod backup;
 mod blobs;
-mod bulk_rows;
 mod check;
 mod checkpoint;
 mod commit;

@@ -295,7 +295,7 @@ tables! {
     GatheredReports = "gathered_reports", Devices, Rows;
     /// place: clock, bucket of time, run, time within the bucket, rest of the id -> parked job.
     Parked = "parked", Queues, Rows;
-    /// id of a parked job -> the rest of its place.
+    /// id of a parked job -> the rest of its place, queue.
     ParkedIds = "parked_ids", Queues, Rows;
 }
 

@@ -1,8 +1,9 @@
 //! Ids of jobs and what a consumer shows for one: how they are made, and their text.
 //!
-//! A job's id begins with 6 bytes of its time of publishing, so that ids and the store's keys are
-//! in the order of publishing. Then come 4 bytes of the partition's publish number, and 6 of a
-//! hash over lineage, partition and number. Its text is a ULID. A consumer shows the lineage too:
+//! A job's id begins with 6 bytes of its time of publishing, so that ids are in the order of
+//! publishing. Then come 4 bytes of the partition's publish number, whose upper two are the run by
+//! which the store sorts ([`JobId::RUN`]). The last 6 are of a hash over lineage, partition and
+//! number. Its text is a ULID. A consumer shows the lineage too:
 //! a lease of a restored backup is not one of the directory that was backed up.
 
 use base::{Lineage, PartitionId, Timestamp, hash};
@@ -168,6 +169,16 @@ mod tests {
         {
             assert_eq!(id_from_text(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_run_is_65_536_jobs() {
+        let run = |number| {
+            let id = job_id(LINEAGE, PartitionId::of_queues(3), number, Timestamp(1_795_000_000_000));
+            u16::from_be_bytes([id.0[JobId::RUN.start], id.0[JobId::RUN.end - 1]])
+        };
+        let first = 3 << 16;
+        assert_eq!([first - 1, first, first + 65_535, first + 65_536].map(run), [2, 3, 3, 4]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! A million jobs of one queue that become due within one second: how fast they are leased, and how
-//! long others wait meanwhile.
+//! A million jobs of one queue that become due within one second: how fast they are leased, and
+//! leased and done, and how long others wait meanwhile.
 //!
 //! Others are a queue whose jobs are published and consumed one by one, a queue that is empty and
 //! is polled, and a device that reports over MQTT.
@@ -18,7 +18,8 @@ use super::machine::{self, ms};
 use super::raw::Mqtt;
 use super::report::Report;
 use super::site::Fieldpost;
-use super::{Failure, PAYLOAD, lanes, work_stream};
+use super::work_stream::{self, WorkedTo};
+use super::{Failure, PAYLOAD, lanes};
 
 const JOBS: u64 = 1_000_000;
 const IN_EACH_CALL: u64 = 1_000;
@@ -69,13 +70,19 @@ impl DueOrder {
 
 pub(super) async fn of_a_million(report: &mut Report) -> Result<(), Failure> {
     for order in [DueOrder::Published, DueOrder::Shuffled] {
-        one(order, report).await?;
+        for worked_to in [WorkedTo::Leased, WorkedTo::Done] {
+            one(order, worked_to, report).await?;
+        }
     }
     Ok(())
 }
 
-async fn one(order: DueOrder, report: &mut Report) -> Result<(), Failure> {
-    let name = format!("flood_{JOBS}_due_in_1s_{}_1queue", order.name());
+async fn one(order: DueOrder, worked_to: WorkedTo, report: &mut Report) -> Result<(), Failure> {
+    let ends = match worked_to {
+        WorkedTo::Leased => "leased",
+        WorkedTo::Done => "leased_and_done",
+    };
+    let name = format!("flood_{JOBS}_due_in_1s_{}_1queue_{ends}", order.name());
     let server = Fieldpost::start().await?;
     let (rest, grpc) = (server.site.http.address().await, server.grpc()?);
     let mqtt = server.site.mqtt.address().await;
@@ -88,14 +95,14 @@ async fn one(order: DueOrder, report: &mut Report) -> Result<(), Failure> {
         sleep(left_to_wait).await;
         let begun = Instant::now();
         let left = watch::Sender::new(JOBS);
-        lanes(0..STREAMS, |_| work_stream::work_off(grpc, QUEUE, CREDITS, left.clone())).await?;
+        lanes(0..STREAMS, |_| work_stream::work_off(grpc, QUEUE, CREDITS, worked_to, left.clone())).await?;
         let took = begun.elapsed();
         quiet.send_replace(true);
         Ok::<_, Failure>(took)
     };
     let (took, others) = tokio::try_join!(working, others)?;
-    let rate = report.round(&format!("{name} leased_and_done"), JOBS, took)?;
-    report.rate(&format!("{name} leased_and_done_grpc_{STREAMS}x{CREDITS}"), vec![rate], None);
+    let rate = report.round(&name, JOBS, took)?;
+    report.rate(&format!("{name}_grpc_{STREAMS}x{CREDITS}"), vec![rate], None);
     let shown = |latency: &Latency| {
         let [p50, p99] = [50.0, 99.0].map(|percent| ms(latency.percentile(percent)));
         format!("{p50:.1} / {p99:.1} ms")

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 
 use super::report::Report;
 use super::site::Fieldpost;
-use super::{Failure, ROUNDS, beanstalkd, lanes, publish, work_stream};
+use super::work_stream::{self, WorkedTo};
+use super::{Failure, ROUNDS, beanstalkd, lanes, publish};
 
 const STREAMS: u32 = 8;
 const CREDITS: u64 = 512;
@@ -64,5 +65,5 @@ async fn done(server: &Fieldpost, jobs: u64) -> Result<Duration, Failure> {
 /// Works until `total` jobs are done, durably; how long that took.
 async fn work(address: SocketAddr, total: u64) -> Result<Duration, Failure> {
     let left = watch::Sender::new(total);
-    lanes(0..STREAMS, |_| work_stream::work_off(address, "one", CREDITS, left.clone())).await
+    lanes(0..STREAMS, |_| work_stream::work_off(address, "one", CREDITS, WorkedTo::Done, left.clone())).await
 }

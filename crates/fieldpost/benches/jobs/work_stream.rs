@@ -64,13 +64,30 @@ impl WorkStream {
         put_bytes(&mut message, 3, &reservations);
         Ok(self.says.send(message.into()).await?)
     }
+
+    /// Keeps the jobs of a message, and gives credits for as many more.
+    async fn keep(&self, jobs: u64) -> Result<(), Failure> {
+        let mut message = Vec::new();
+        put_number(&mut message, 2, jobs);
+        Ok(self.says.send(message.into()).await?)
+    }
 }
 
-/// Works on a queue of the namespace `bench`, together with others, until no job is left to do.
+/// What a worker does with its jobs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkedTo {
+    /// It keeps them.
+    Leased,
+    /// It acknowledges them.
+    Done,
+}
+
+/// Works on a queue of the namespace `bench`, together with others, until no job is left.
 pub(super) async fn work_off(
     address: SocketAddr,
     queue: &'static str,
     credits: u64,
+    worked_to: WorkedTo,
     left: watch::Sender<u64>,
 ) -> Result<(), Failure> {
     let mut stream = WorkStream::open(address, queue, credits).await?;
@@ -81,11 +98,18 @@ pub(super) async fn work_off(
             heard = stream.hear() => heard?,
             _ = over.wait_for(|left| *left == 0) => return Ok(()),
         };
-        if !heard.jobs.is_empty() {
-            stream.done(&heard).await?;
+        let taken = heard.jobs.len() as u64;
+        if taken > 0 {
+            match worked_to {
+                WorkedTo::Leased => stream.keep(taken).await?,
+                WorkedTo::Done => stream.done(&heard).await?,
+            }
         }
-        // A message with jobs alone counts none.
-        let more = heard.acked.saturating_sub(acked);
+        let more = match worked_to {
+            WorkedTo::Leased => taken,
+            // A message with jobs alone counts none.
+            WorkedTo::Done => heard.acked.saturating_sub(acked),
+        };
         acked += more;
         left.send_if_modified(|left| {
             *left -= more;

@@ -243,9 +243,10 @@ record!(
     indexes: [
         Index {
             table: Table::ParkedIds,
-            rows: |job, row| row(key::job(job.id), &parked_place(job).beside_id()),
-            names: |id, beside| {
-                ParkedPlace::of_job(key::job_from(id)?, beside).map(ParkedPlace::to_key)
+            rows: |job, row| row(key::job(job.id), &ParkedId::of(job).to_bytes()),
+            names: |id, value| {
+                let ParkedId { beside, .. } = ParkedId::from_bytes(value)?;
+                ParkedPlace::of_job(key::job_from(id)?, &beside).map(ParkedPlace::to_key)
             },
         },
         Index {
@@ -267,6 +268,31 @@ record!(
         },
     ],
 );
+
+/// What the row of a parked job's id holds.
+pub(crate) struct ParkedId {
+    /// Its place without the id.
+    beside: [u8; ParkedPlace::BESIDE_ID_BYTES],
+    /// Its queue, by which others pass it over.
+    pub(crate) queue: QueueKey,
+}
+
+impl ParkedId {
+    fn of(job: &ParkedKey) -> Self {
+        Self { beside: parked_place(job).beside_id(), queue: job.queue }
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        [&self.beside[..], &self.queue.0.to_be_bytes()].concat()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
+        let invalid = CodecError::Invalid { what: "the row of a parked job's id", at: 0 };
+        let (beside, queue) = bytes.split_first_chunk().ok_or(invalid)?;
+        let queue = queue.try_into().map_err(|_| invalid)?;
+        Ok(Self { beside: *beside, queue: QueueKey(u64::from_be_bytes(queue)) })
+    }
+}
 
 /// Where it stands: by the time that finds it, else by that which is its place in its line.
 fn parked_place(job: &ParkedKey) -> ParkedPlace {

@@ -44,6 +44,8 @@ use rows::RowCheck;
 use unchanging::UnchangingDisk;
 
 const PAGE_BYTES: usize = super::pages::PAGE;
+/// Most parked jobs that are moved, in memory, to check a directory of an earlier format.
+const MOVED_MAX: u64 = 500_000;
 /// Most damaged pages that are told one by one.
 const PAGES_TOLD_MAX: usize = 1_000;
 
@@ -102,6 +104,14 @@ pub fn check_directory(
         return Err(StoreError::Refused(format!("{} is no data directory", directory.display())));
     }
     let disk: Arc<dyn Disk> = Arc::new(disk);
+    let to_move = rows_to_move(&*disk);
+    if to_move > MOVED_MAX {
+        return Err(StoreError::Refused(format!(
+            "{} is of an earlier format, and {to_move} parked jobs in it are to be moved: start the server on it \
+             once, then check it",
+            directory.display()
+        )));
+    }
     let mut findings = Findings { tell, count: 0 };
     let damaged = pages(&*disk, &mut findings)?;
     let before = findings.count;
@@ -150,6 +160,13 @@ pub fn check_backup(
     as_opened(&store, &mut findings);
     block_files::all(&store, storages, &mut findings);
     Ok(findings.count)
+}
+
+/// How many parked jobs of an earlier format an opening moves. What cannot be read is told later.
+fn rows_to_move(disk: &dyn Disk) -> u64 {
+    let tables = Tables::open(disk, TABLES, EmbeddedOptions::default().table_cache_bytes);
+    let rows = tables.and_then(|tables| tables.snapshot()?.rows(Table::ParkedJobs));
+    rows.unwrap_or_default()
 }
 
 /// Every page of the tables, whether it is in use or not; those that do not agree with their

@@ -3,47 +3,85 @@
 use base::PartitionId;
 use records::ParkedJob;
 
-use super::bulk_rows::BulkRows;
-use super::tables::{Table, Tables};
+use super::tables::{Snapshot, Table, Tables, Writer};
 use super::view::damaged_row;
 use crate::change::{Change, put};
-use crate::codec::Stored;
+use crate::codec::{CodecError, Stored};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
+/// Jobs that are moved in one transaction.
+const JOBS_AT_A_TIME: usize = 20_000;
+/// How many are moved until the next line in the log.
+const JOBS_PER_LINE: u64 = 1_000_000;
+
+/// Whether every parked job of an earlier format can be read. It is asked before the directory gets
+/// the newest format: the build that wrote it can still open it then.
+pub(super) fn check_parked_jobs(
+    snapshot: &Snapshot,
+    partitions: impl Iterator<Item = PartitionId>,
+) -> Result<(), StoreError> {
+    for partition in partitions {
+        for row in snapshot.range(Table::ParkedJobs, partition, &KeyRange::all())? {
+            let (key, row) = row?;
+            ParkedJob::from_row(&row).map_err(|error| damaged(snapshot.name(), &key, &error))?;
+        }
+    }
+    Ok(())
+}
+
 /// Up to format 7 a parked job stood under its id, and a row under its time led there. Each is
-/// written anew, with every row that leads to it. The earlier rows go last, so an opening that is
-/// cut off begins again.
+/// written anew with every row that leads to it, in the transaction that takes it out. So an opening
+/// that is cut off goes on with the rest, and no transaction needs the pages of one before it.
 pub(super) fn move_parked_jobs(
     tables: &Tables,
     partitions: impl Iterator<Item = PartitionId>,
 ) -> Result<(), StoreError> {
-    let snapshot = tables.snapshot()?;
-    let jobs = snapshot.rows(Table::ParkedJobs)?;
+    let jobs = tables.snapshot()?.rows(Table::ParkedJobs)?;
     if jobs == 0 {
         return Ok(());
     }
-    tracing::info!(jobs, "moves the parked jobs of an earlier format; one that is cut off begins again");
-    let mut rows = BulkRows::new(tables);
+    tracing::info!(jobs, "moves the parked jobs of an earlier format; a start that is cut off goes on");
+    let mut moved = 0;
     for partition in partitions {
-        for row in snapshot.range(Table::ParkedJobs, partition, &KeyRange::all())? {
-            let (key, row) = row?;
-            let job = ParkedJob::from_row(&row)
-                .map_err(|error| damaged_row(snapshot.name(), Table::ParkedJobs, &key, &error))?;
-            let mut changes = Vec::new();
-            put(&job, &mut changes);
-            for change in changes {
-                if let Change::Put { table, key, value } = change {
-                    rows.put(table, partition, &key, value.into_vec())?;
-                }
+        loop {
+            let some = tables.write(|writer| move_some(writer, partition))? as u64;
+            if some == 0 {
+                break;
+            }
+            if moved / JOBS_PER_LINE != (moved + some) / JOBS_PER_LINE {
+                tracing::info!(jobs, moved = moved + some, "moves parked jobs");
+            }
+            moved += some;
+        }
+    }
+    tables.write(|writer| writer.clear(Table::ParkedByTime))
+}
+
+/// How many were moved.
+fn move_some(writer: &Writer<'_>, partition: PartitionId) -> Result<usize, StoreError> {
+    let mut jobs = writer.table(Table::ParkedJobs)?;
+    let rows = jobs.first(partition, &KeyRange::all(), JOBS_AT_A_TIME, |_, _| Ok(true))?;
+    let mut changes = Vec::new();
+    for (key, row) in &rows {
+        let job = ParkedJob::from_row(row).map_err(|error| damaged(writer.name(), key, &error))?;
+        put(&job, &mut changes);
+        jobs.remove(partition, key)?;
+    }
+    drop(jobs);
+    for table in [Table::Parked, Table::ParkedIds, Table::ParkedByLine, Table::ParkedAliases] {
+        let mut out = writer.table(table)?;
+        for change in &changes {
+            if let Change::Put { table: of, key, value } = change
+                && *of == table
+            {
+                out.put(partition, key, value)?;
             }
         }
     }
-    rows.write()?;
-    drop(snapshot);
-    tables.write(|writer| {
-        [Table::ParkedJobs, Table::ParkedByTime].into_iter().try_for_each(|table| writer.clear(table))
-    })?;
-    tracing::info!(jobs, "the parked jobs are moved");
-    Ok(())
+    Ok(rows.len())
+}
+
+fn damaged(file: &str, key: &[u8], error: &CodecError) -> StoreError {
+    damaged_row(file, Table::ParkedJobs, key, error)
 }

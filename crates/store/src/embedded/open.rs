@@ -172,16 +172,18 @@ fn make_log(disk: &Arc<dyn Disk>, options: &EmbeddedOptions, id: LogId) -> Resul
     }
 }
 
-/// The directory, after it was brought to the newest format. Its row says so first: from then on no
-/// earlier build opens it.
+/// The directory, after it was brought to the newest format. Its row says so before anything is
+/// moved: from then on no earlier build opens it.
 fn bring_up(tables: &Tables) -> Result<Directory, StoreError> {
     let snapshot = tables.snapshot()?;
     let directory = read_directory(&snapshot)?;
+    let partitions = || partition_ids(directory.partitions);
     if snapshot.directory()?.is_some_and(|row| row != directory.to_row()) {
+        migration::check_parked_jobs(&snapshot, partitions())?;
         tables.write(|writer| writer.put_directory(&directory.to_row()))?;
     }
     drop(snapshot);
-    migration::move_parked_jobs(tables, partition_ids(directory.partitions))?;
+    migration::move_parked_jobs(tables, partitions())?;
     Ok(directory)
 }
 

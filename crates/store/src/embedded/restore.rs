@@ -4,6 +4,7 @@
 //! The tables are written under a name of their own and get theirs last: until then the directory
 //! is refused by every opening.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -13,7 +14,6 @@ use blocklog::{Disk, Log, Position};
 use super::EmbeddedOptions;
 use super::backup::piece::FilePart;
 use super::backup::reader::{BackupReader, BackupSummary};
-use super::bulk_rows::BulkRows;
 use super::directory::{Covered, Directory};
 use super::open::{TABLES, TABLES_RESTORED, disk_failure, draw_identity, lock};
 use super::tables::{Table, Tables};
@@ -23,9 +23,15 @@ use crate::blocks::BLOCK_SUFFIX;
 use crate::codec::Stored;
 use crate::port::StoreError;
 
+/// Bytes of rows in one transaction: what is kept in memory before it is written.
+const TRANSACTION_BYTES: usize = 16 << 20;
+
 /// A file of a data directory: the names of storages whose folder was made, or looked at, one a
 /// line. The folder of one of these is never made again: its disk may not be mounted.
 pub const STORAGES_MADE: &str = "storages.made";
+
+/// Rows that wait for their transaction, one table after the other.
+type Waiting = BTreeMap<(Table, PartitionId), Vec<(Vec<u8>, Vec<u8>)>>;
 
 /// Makes a data directory of a backup in `disk`, which is empty.
 ///
@@ -45,17 +51,17 @@ pub fn restore(
     // its name is what keeps the directory from being taken for an empty one
     disk.sync_directory().map_err(disk_failure("syncing", &**disk, ""))?;
     let partitions = reader.directory.partitions;
-    let mut restoring = Restoring { rows: BulkRows::new(&tables), partitions };
+    let mut restoring = Restoring { tables, partitions, waiting: Waiting::new(), bytes: 0 };
     while reader.next_rows(
         |table, partition, key, value| restoring.take(table, partition, key, value),
         |part| write_part(&**disk, &part),
     )? {}
-    restoring.rows.write()?;
+    restoring.write()?;
     let (lineage, log) = options.identity.map_or_else(draw_identity, Ok)?;
     let directory = Directory { lineage, log, ..reader.directory };
     Log::create(Arc::clone(disk), options.log, log).map_err(log_failure)?;
-    tables.write(|writer| writer.put_directory(&directory.to_row()))?;
-    drop(tables);
+    restoring.tables.write(|writer| writer.put_directory(&directory.to_row()))?;
+    drop(restoring);
     note_storages(&**disk, &reader.summary())?;
     disk.rename(TABLES_RESTORED, TABLES).map_err(disk_failure("renaming", &**disk, TABLES_RESTORED))?;
     disk.sync_directory().map_err(disk_failure("syncing", &**disk, ""))?;
@@ -99,12 +105,14 @@ fn check_empty(disk: &dyn Disk) -> Result<(), StoreError> {
     }
 }
 
-struct Restoring<'a> {
-    rows: BulkRows<'a>,
+struct Restoring {
+    tables: Tables,
     partitions: u16,
+    waiting: Waiting,
+    bytes: usize,
 }
 
-impl Restoring<'_> {
+impl Restoring {
     fn take(
         &mut self,
         table: Table,
@@ -121,7 +129,21 @@ impl Restoring<'_> {
             Table::Heads => uncovered(key, value)?,
             _ => value.to_vec(),
         };
-        self.rows.put(table, partition, key, value)
+        self.bytes += key.len() + value.len();
+        self.waiting.entry((table, partition)).or_default().push((key.to_vec(), value));
+        if self.bytes >= TRANSACTION_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.bytes = 0;
+        self.tables.write(|writer| {
+            for ((table, partition), rows) in &waiting {
+                let mut out = writer.table(*table)?;
+                rows.iter().try_for_each(|(key, value)| out.put(*partition, key, value))?;
+            }
+            Ok(())
+        })
     }
 }
 

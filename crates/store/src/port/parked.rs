@@ -91,6 +91,7 @@ impl ParkedScan {
 pub struct ParkedTimes {
     /// The jobs, each by its time.
     pub found: Vec<(Timestamp, JobId)>,
-    /// Where to go on; `None` at the end.
+    /// Where the same scan goes on; `None` at the end. Once it is in a later span than the scan's
+    /// `until`, nothing more is found.
     pub next: Option<(Timestamp, JobId)>,
 }

@@ -10,10 +10,14 @@ use records::{
 };
 
 use super::index_of;
+use crate::codec::ParkedId;
 use crate::codec::key::{self, ParkedPlace};
 use crate::key_range::KeyRange;
 use crate::port::{ParkedScan, ParkedTimes, ScannedJobs, StoreError, StoredJob, View, parked_span};
 use crate::table::Table;
+
+/// Going on at another key takes as long as looking at so many, about.
+const SKIP_KEYS: usize = 8;
 
 impl dyn View + '_ {
     /// What a job carries; it is with the job itself where that is parked with it.
@@ -65,15 +69,17 @@ impl dyn View + '_ {
     }
 
     /// Some of the parked jobs that are found by a time: those of a span before those of later ones
-    /// ([`crate::parked_span`]), within a span in an order of the store's own. Looks at
-    /// `scan_max` keys at most; some may be of jobs that are not parked any more.
+    /// ([`crate::parked_span`]), within a span in an order of the store's own. Takes as long as
+    /// looking at `scan_max` keys at most; some may be of jobs that are not parked any more.
     pub fn parked_times(&self, scan: &ParkedScan, scan_max: usize) -> Result<ParkedTimes, StoreError> {
         let place = |(at, id)| ParkedPlace { clock: Some(scan.clock), at, id };
         let range = |low| KeyRange { low, ..ParkedPlace::of_clock(scan.clock) };
         let low = Bound::Excluded(place(scan.after).to_key());
         let mut rows = self.range(Table::Parked, &range(low), true)?;
         let mut times = ParkedTimes { found: Vec::new(), next: Some(scan.after) };
-        for _ in 0..scan_max {
+        let mut left = scan_max;
+        while left > 0 {
+            left -= 1;
             let Some(row) = rows.next() else { return Ok(ParkedTimes { next: None, ..times }) };
             let (key, row) = row?;
             let found =
@@ -89,15 +95,20 @@ impl dyn View + '_ {
             let front = (moment <= scan.known && span == parked_span(scan.known.0))
                 .then(|| found.front_from(scan.known).to_key())
                 .filter(|front| key < *front);
-            if let Some(front) = front {
-                rows = self.range(Table::Parked, &range(Bound::Included(front)), true)?;
+            let skips_to = if let Some(front) = front {
+                Bound::Included(front)
             } else if moment > scan.until {
                 let end = found.end_of_run();
                 times.next = Some((end.at, end.id));
-                rows = self.range(Table::Parked, &range(Bound::Excluded(end.to_key())), true)?;
-            } else if row.is_some() {
-                times.found.push(moment);
-            }
+                Bound::Excluded(end.to_key())
+            } else {
+                if row.is_some() {
+                    times.found.push(moment);
+                }
+                continue;
+            };
+            rows = self.range(Table::Parked, &range(skips_to), true)?;
+            left = left.saturating_sub(SKIP_KEYS);
         }
         Ok(times)
     }
@@ -134,8 +145,7 @@ impl dyn View + '_ {
         limit: usize,
         keep: &dyn Fn(&JobHead) -> bool,
     ) -> Result<ScannedJobs, StoreError> {
-        let is_meant = |head: &JobHead| head.queue == queue && keep(head);
-        scan(self.all_jobs(after)?, after, scan_max, limit, &is_meant)
+        scan(self.all_jobs(queue, after)?, after, scan_max, limit, keep)
     }
 
     /// The same of the resident jobs alone: one that a worker has is among these.
@@ -147,21 +157,34 @@ impl dyn View + '_ {
         limit: usize,
         keep: &dyn Fn(&JobHead) -> bool,
     ) -> Result<ScannedJobs, StoreError> {
-        let resident = self.records::<JobHead>(KeyRange::all().after(after.map(key::job)), true)?;
-        let is_meant = |head: &JobHead| head.queue == queue && keep(head);
-        scan(resident, after, scan_max, limit, &is_meant)
+        scan(self.resident_jobs(queue, after)?, after, scan_max, limit, keep)
+    }
+
+    fn resident_jobs(
+        &self,
+        queue: QueueKey,
+        after: Option<JobId>,
+    ) -> Result<impl Iterator<Item = Result<Listed, StoreError>>, StoreError> {
+        let jobs = self.records::<JobHead>(KeyRange::all().after(after.map(key::job)), true)?;
+        Ok(jobs.map(move |job| job.map(|head| (head.id, Some(head).filter(|head| head.queue == queue)))))
     }
 
     /// Every job of the partition, resident and parked, in order of id.
     fn all_jobs(
         &self,
+        queue: QueueKey,
         after: Option<JobId>,
-    ) -> Result<impl Iterator<Item = Result<JobHead, StoreError>>, StoreError> {
-        let range = KeyRange::all().after(after.map(key::job));
-        let resident = self.records::<JobHead>(range.clone(), true)?;
-        let parked = self.rows(Table::ParkedIds, range, true)?;
-        let parked = parked.map(|row| row.and_then(|(id, beside)| Ok(self.parked_of(&id, &beside)?.head)));
-        let (mut resident, mut parked) = (resident.peekable(), parked.peekable());
+    ) -> Result<impl Iterator<Item = Result<Listed, StoreError>>, StoreError> {
+        let ids = self.rows(Table::ParkedIds, KeyRange::all().after(after.map(key::job)), true)?;
+        let parked = ids.map(move |row| {
+            let (id, value) = row?;
+            let unreadable = |error| self.unreadable(Table::ParkedIds, &id, &error);
+            let job = key::job_from(&id).map_err(unreadable)?;
+            let is_of_queue = ParkedId::from_bytes(&value).map_err(unreadable)?.queue == queue;
+            let parked = is_of_queue.then(|| self.parked_of(&id, &value)).transpose()?;
+            Ok((job, parked.map(|parked| parked.head)))
+        });
+        let (mut resident, mut parked) = (self.resident_jobs(queue, after)?.peekable(), parked.peekable());
         Ok(std::iter::from_fn(move || {
             if is_first(&mut parked, &mut resident) { parked.next() } else { resident.next() }
         }))
@@ -217,25 +240,26 @@ impl dyn View + '_ {
     }
 }
 
+/// A job, and its head if it is of the queue that is meant.
+type Listed = (JobId, Option<JobHead>);
+
 /// Picks out those that are meant, `limit` at most, of the first `scan_max`.
 fn scan(
-    jobs: impl Iterator<Item = Result<JobHead, StoreError>>,
+    jobs: impl Iterator<Item = Result<Listed, StoreError>>,
     after: Option<JobId>,
     scan_max: usize,
     limit: usize,
-    is_meant: &dyn Fn(&JobHead) -> bool,
+    keep: &dyn Fn(&JobHead) -> bool,
 ) -> Result<ScannedJobs, StoreError> {
     let mut page = ScannedJobs { found: Vec::new(), next: after, scanned: 0 };
-    for head in jobs {
+    for job in jobs {
         if page.scanned >= scan_max || page.found.len() >= limit {
             return Ok(page);
         }
-        let head = head?;
-        page.next = Some(head.id);
+        let (id, head) = job?;
+        page.next = Some(id);
         page.scanned += 1;
-        if is_meant(&head) {
-            page.found.push(head);
-        }
+        page.found.extend(head.filter(|head| keep(head)));
     }
     Ok(ScannedJobs { next: None, ..page })
 }
@@ -243,12 +267,12 @@ fn scan(
 /// Whether the job that comes next in `one` is before that in `other`. What cannot be read comes at
 /// once.
 fn is_first<E>(
-    one: &mut Peekable<impl Iterator<Item = Result<JobHead, E>>>,
-    other: &mut Peekable<impl Iterator<Item = Result<JobHead, E>>>,
+    one: &mut Peekable<impl Iterator<Item = Result<Listed, E>>>,
+    other: &mut Peekable<impl Iterator<Item = Result<Listed, E>>>,
 ) -> bool {
     match (one.peek(), other.peek()) {
         (None, _) | (Some(_), Some(Err(_))) => false,
         (Some(_), None) | (Some(Err(_)), Some(_)) => true,
-        (Some(Ok(one)), Some(Ok(other))) => one.id < other.id,
+        (Some(Ok((one, _))), Some(Ok((other, _)))) => one < other,
     }
 }

@@ -3,10 +3,10 @@
 use base::Timestamp;
 use jobs::{Horizon, ReadRequest};
 use records::{GroupKey, JobClock, ParkedJob, QueueKey, QueueOrder};
-use store::{ParkedScan, StoreError, parked_time};
+use store::{StoreError, parked_time};
 
 use super::recently_parked::Place;
-use super::soonest::{LAST_ID, Soonest, SoonestPage, SoonestScan, TimePlace};
+use super::soonest::{LAST_ID, Soonest, SoonestPage, TimePlace};
 use super::{QueuePartition, QueueStep};
 use crate::queues::id;
 
@@ -165,13 +165,11 @@ impl QueuePartition {
         let soonest = clocks.of(clock);
         loop {
             let lately = parked.parked().filter_map(|parked| moment_of(parked, clock));
-            let Some(place) = soonest.wants(lately) else { return Ok(()) };
+            let Some(scan) = soonest.wants(clock, lately) else { return Ok(()) };
             let scan_max = step.own.budget.left_to_scan().min(super::KEYS_AT_A_TIME);
             if scan_max == 0 {
                 return Ok(());
             }
-            let SoonestScan { after, known, until } = place;
-            let scan = ParkedScan { clock, after, known, until };
             let times = step.fetch.view()?.parked_times(&scan, scan_max)?;
             step.own.budget.spent.scanned += scan_max;
             soonest.scanned(times, |id| parked.get(id).is_none());

@@ -11,8 +11,8 @@
 use std::collections::BTreeSet;
 
 use base::Timestamp;
-use records::JobId;
-use store::{PARKED_SPAN_MS, ParkedTimes, parked_span};
+use records::{JobClock, JobId};
+use store::{PARKED_SPAN_MS, ParkedScan, ParkedTimes, parked_span};
 
 /// A place in the order of time.
 pub(super) type TimePlace = (Timestamp, JobId);
@@ -66,17 +66,6 @@ struct ScanPass {
     next: TimePlace,
 }
 
-/// What the store should be looked through for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SoonestScan {
-    /// Where to begin, in the store's order: behind this.
-    pub(super) after: TimePlace,
-    /// Up to here all are known.
-    pub(super) known: TimePlace,
-    /// Behind this none is wanted.
-    pub(super) until: TimePlace,
-}
-
 /// The soonest jobs, or none yet.
 pub(super) enum SoonestPage {
     /// These, and up to where they are all; `None` if they are all there are.
@@ -122,7 +111,11 @@ impl Soonest {
 
     /// Where the store should be looked through, if that is worth it now: little is known. `parked`
     /// are jobs that the store does not show yet.
-    pub(super) fn wants(&mut self, parked: impl Iterator<Item = TimePlace>) -> Option<SoonestScan> {
+    pub(super) fn wants(
+        &mut self,
+        clock: JobClock,
+        parked: impl Iterator<Item = TimePlace>,
+    ) -> Option<ParkedScan> {
         if self.reach == KnownReach::All || self.known.len() > self.kept_max / 2 {
             return None;
         }
@@ -135,7 +128,7 @@ impl Soonest {
             None => self.new_pass(known, parked),
         };
         let until = pass.cut.unwrap_or((Timestamp::MAX, LAST_ID));
-        let scan = SoonestScan { after: pass.next, known, until };
+        let scan = ParkedScan { clock, after: pass.next, known, until };
         self.pass = Some(pass);
         Some(scan)
     }
@@ -192,11 +185,11 @@ impl Soonest {
         let first_at = pass.found.first().map(|(at, _)| *at);
         self.width_ms = match (first_at, pass.cut) {
             (Some(first), Some(cut)) if pass.is_full => Some((cut.0.0 - first.0).max(1)),
-            (_, Some(_)) if pass.found.len() < self.kept_max / 2 => {
+            (Some(_), Some(_)) if pass.found.len() < self.kept_max / 2 => {
                 self.width_ms.map(|width| width.saturating_mul(2))
             }
-            (_, Some(_)) => self.width_ms,
-            (_, None) => None,
+            (Some(_), Some(_)) => self.width_ms,
+            _ => None,
         };
         self.known.append(&mut pass.found);
         self.reach = reach;
@@ -255,7 +248,7 @@ mod tests {
     }
 
     /// Looks at keys as the store does, and passes over the rest of a run where it may.
-    fn scan(parked: &BTreeSet<(i64, u128, TimePlace)>, scan: SoonestScan, scan_max: usize) -> ParkedTimes {
+    fn scan(parked: &BTreeSet<(i64, u128, TimePlace)>, scan: ParkedScan, scan_max: usize) -> ParkedTimes {
         let (mut found, mut low, mut next) = (Vec::new(), place(scan.after), scan.after);
         for _ in 0..scan_max {
             let behind = parked.range((Bound::Excluded(low), Bound::Unbounded)).next();
@@ -293,7 +286,7 @@ mod tests {
                     by_time.insert((at, id(number)));
                     soonest.insert((at, id(number)));
                 }
-                if let Some(wanted) = soonest.wants(std::iter::empty()) {
+                if let Some(wanted) = soonest.wants(JobClock::Engine, std::iter::empty()) {
                     soonest.scanned(scan(&parked, wanted, 7), |_| true);
                 }
                 let SoonestPage::Jobs(page, to) = soonest.page(1 + random.below(5) as usize) else {
@@ -323,7 +316,7 @@ mod tests {
         let mut soonest = Soonest::new(512);
         let (mut looked_at, mut given) = (0, 0);
         while given < JOBS as usize {
-            if let Some(wanted) = soonest.wants(std::iter::empty()) {
+            if let Some(wanted) = soonest.wants(JobClock::Engine, std::iter::empty()) {
                 soonest.scanned(scan(&parked, wanted, 50), |_| true);
                 looked_at += 50;
             }

@@ -6,12 +6,12 @@ use records::{JobClock, JobId};
 use super::{JOB_BYTES, Key};
 use crate::codec::CodecError;
 use crate::key_range::KeyRange;
-use crate::port::PARKED_SPAN_MS;
+use crate::port::{PARKED_SPAN_MS, parked_span};
 
 /// The place of a parked job. Its key begins with two bits for what finds it. The bucket of its
 /// time, its run, the time within the bucket, and the rest of its id follow.
 ///
-/// The latest run is the last of its bucket. So jobs that are published one after the other go to
+/// The latest run is the last of its bucket, until the bytes of runs begin anew. So jobs that are published one after the other go to
 /// the ends of few buckets, whatever their times, and a checkpoint writes few pages. Within a run
 /// jobs are in the order of their times. So the soonest jobs of a bucket are the fronts of its
 /// runs, and whole pages of them go at once. A longer bucket means fewer pages to write; a larger
@@ -32,8 +32,9 @@ impl ParkedPlace {
     const RUN_BYTES: usize = JobId::RUN.end - JobId::RUN.start;
     /// Bytes of the time within the bucket.
     const WITHIN_BYTES: usize = 3;
+    pub(crate) const BESIDE_ID_BYTES: usize = Self::BUCKET_BYTES + Self::WITHIN_BYTES;
     /// With these a key needs no allocation.
-    const BYTES: usize = Self::BUCKET_BYTES + Self::WITHIN_BYTES + JOB_BYTES;
+    const BYTES: usize = Self::BESIDE_ID_BYTES + JOB_BYTES;
     /// Bits of a time; those above it say what finds the job.
     const TIME_BITS: u32 = 8 * Self::BUCKET_BYTES as u32 - 2 + Self::BUCKET_BITS;
     /// A time before this, which no clock shows, stands where this does.
@@ -64,10 +65,10 @@ impl ParkedPlace {
         Self::from_parts(bucket, within, JobId(id))
     }
 
-    /// What stands of it beside its id, where that is known.
-    pub(crate) fn beside_id(self) -> [u8; Self::BYTES - JOB_BYTES] {
+    /// Its key without the id.
+    pub(crate) fn beside_id(self) -> [u8; Self::BESIDE_ID_BYTES] {
         let (bucket, within) = self.bucket_and_within();
-        let mut beside = [0; Self::BYTES - JOB_BYTES];
+        let mut beside = [0; Self::BESIDE_ID_BYTES];
         beside[..Self::BUCKET_BYTES].copy_from_slice(&bucket);
         beside[Self::BUCKET_BYTES..].copy_from_slice(&within);
         beside
@@ -75,7 +76,7 @@ impl ParkedPlace {
 
     /// The place of the job of this id.
     pub(crate) fn of_job(id: JobId, beside: &[u8]) -> Result<Self, CodecError> {
-        let beside: &[u8; Self::BYTES - JOB_BYTES] = beside.try_into().map_err(|_| Self::INVALID)?;
+        let beside: &[u8; Self::BESIDE_ID_BYTES] = beside.try_into().map_err(|_| Self::INVALID)?;
         let (bucket, within) = beside.split_at(Self::BUCKET_BYTES);
         Self::from_parts(bucket, within, id)
     }
@@ -95,8 +96,10 @@ impl ParkedPlace {
         Self { at: Timestamp(bucket_end), id: JobId(id), ..self }
     }
 
-    /// The place in its bucket and run before which every job is earlier than `other`.
+    /// The place in its run before which every job is earlier than `other`, which is of the same
+    /// bucket.
     pub(crate) fn front_from(self, other: (Timestamp, JobId)) -> Self {
+        debug_assert_eq!(parked_span(self.at), parked_span(other.0), "a run is of a bucket");
         let mut id = [0; JOB_BYTES];
         id[..JobId::RUN.start].copy_from_slice(&other.1.0[..JobId::RUN.start]);
         id[JobId::RUN].copy_from_slice(&self.id.0[JobId::RUN]);
