@@ -1,5 +1,5 @@
-//! A million jobs of one queue that become due within one second: how fast they are leased, and
-//! leased and done, and how long others wait meanwhile.
+//! A million jobs of one queue that become due within one second. How fast are they leased, or
+//! leased and done? How long do others wait meanwhile?
 //!
 //! Others are a queue whose jobs are published and consumed one by one, a queue that is empty and
 //! is polled, and a device that reports over MQTT.

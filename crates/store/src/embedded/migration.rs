@@ -31,8 +31,8 @@ pub(super) fn check_parked_jobs(
 }
 
 /// Up to format 7 a parked job stood under its id, and a row under its time led there. Each is
-/// written anew with every row that leads to it, in the transaction that takes it out. So an opening
-/// that is cut off goes on with the rest, and no transaction needs the pages of one before it.
+/// written anew with every row that leads to it, in the transaction that takes it out. So an
+/// opening that is cut off goes on with the rest. No transaction holds the pages of one before it.
 pub(super) fn move_parked_jobs(
     tables: &Tables,
     partitions: impl Iterator<Item = PartitionId>,

@@ -37,7 +37,8 @@ const READ_AT_ONCE_BESIDES: usize = 4 * super::RECORDS_MAX;
 /// Dead letters that a step reads to see whether they are too old, before it leaves the other
 /// queues to the next.
 const DEAD_READ_MAX: usize = 4_000;
-/// Keys of parked jobs that are looked at in a step: at some 300 ns each, with small payloads, 6 ms.
+/// Keys of parked jobs that are looked at in a step: at some 300 ns each, where payloads are small,
+/// 6 ms.
 const KEYS_SCANNED_MAX: usize = 20_000;
 /// Rows of a deleted queue that a step looks at; other queues' are among them.
 const ROWS_SWEPT_MAX: usize = 10_000;

@@ -11,11 +11,11 @@ use crate::port::{PARKED_SPAN_MS, parked_span};
 /// The place of a parked job. Its key begins with two bits for what finds it. The bucket of its
 /// time, its run, the time within the bucket, and the rest of its id follow.
 ///
-/// The latest run is the last of its bucket, until the bytes of runs begin anew. So jobs that are published one after the other go to
-/// the ends of few buckets, whatever their times, and a checkpoint writes few pages. Within a run
-/// jobs are in the order of their times. So the soonest jobs of a bucket are the fronts of its
-/// runs, and whole pages of them go at once. A longer bucket means fewer pages to write; a larger
-/// run means more, but fewer fronts.
+/// The latest run is the last of its bucket, until the bytes of runs begin anew. So jobs that are
+/// published one after the other go to the ends of few buckets, whatever their times, and a
+/// checkpoint writes few pages. Within a run jobs are in the order of their times. So the soonest
+/// jobs of a bucket are the fronts of its runs, and whole pages of them go at once. A longer bucket
+/// means fewer pages to write; a larger run means more, but fewer fronts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParkedPlace {
     /// The clock by which time finds it; `None` if only its line leads to it.
