@@ -103,31 +103,46 @@ pub fn check_directory(
     if !has(&disk, TABLES)? {
         return Err(StoreError::Refused(format!("{} is no data directory", directory.display())));
     }
-    let disk: Arc<dyn Disk> = Arc::new(disk);
-    let to_move = rows_to_move(&*disk);
-    if to_move > MOVED_MAX {
-        return Err(StoreError::Refused(format!(
-            "{} is of an earlier format, and {to_move} parked jobs in it are to be moved: start the server on it \
-             once, then check it",
-            directory.display()
-        )));
-    }
+    check_disk(&(Arc::new(disk) as Arc<dyn Disk>), storages, MOVED_MAX, tell)
+}
+
+/// The same of a disk, of which an opening moves so many parked jobs at most.
+pub(super) fn check_disk(
+    disk: &Arc<dyn Disk>,
+    storages: &BlockStorages,
+    moved_max: u64,
+    tell: &mut dyn FnMut(Checked),
+) -> Result<u64, StoreError> {
     let mut findings = Findings { tell, count: 0 };
-    let damaged = pages(&*disk, &mut findings)?;
+    let damaged = pages(&**disk, &mut findings)?;
     let before = findings.count;
-    verify_tables(&*disk, &mut findings);
-    match EmbeddedStore::open(Arc::clone(&disk), EmbeddedOptions::default()) {
-        Ok(store) => {
-            as_opened(&store, &mut findings);
-            block_files::all(&store, storages, &mut findings);
-        }
-        Err(error) => {
-            findings.found(error);
-            findings.noted("it does not open, so its rows were not looked at".to_owned());
-        }
+    verify_tables(&**disk, &mut findings);
+    let to_move = jobs_to_move(&**disk);
+    let left_out = (to_move > moved_max).then(|| {
+        format!(
+            "rows were not looked at: {} is of an earlier format, and {to_move} parked jobs in it are to be moved; \
+             start the server on it once, then check it",
+            disk.path().display()
+        )
+    });
+    match &left_out {
+        Some(why) => findings.noted(why.clone()),
+        None => match EmbeddedStore::open(Arc::clone(disk), EmbeddedOptions::default()) {
+            Ok(store) => {
+                as_opened(&store, &mut findings);
+                block_files::all(&store, storages, &mut findings);
+            }
+            Err(error) => {
+                findings.found(error);
+                findings.noted("it does not open, so its rows were not looked at".to_owned());
+            }
+        },
     }
     tell_pages(damaged, findings.count > before, &mut findings);
-    Ok(findings.count)
+    match left_out {
+        Some(why) if findings.count == 0 => Err(StoreError::Refused(why)),
+        _ => Ok(findings.count),
+    }
 }
 
 /// Checks a backup, by restoring it into `scratch`, an empty directory with room for it; how many
@@ -156,14 +171,19 @@ pub fn check_backup(
             return Ok(findings.count);
         }
     }
-    let store = EmbeddedStore::open(disk, EmbeddedOptions::default())?;
-    as_opened(&store, &mut findings);
-    block_files::all(&store, storages, &mut findings);
+    match EmbeddedStore::open(disk, EmbeddedOptions::default()) {
+        Ok(store) => {
+            as_opened(&store, &mut findings);
+            block_files::all(&store, storages, &mut findings);
+        }
+        Err(StoreError::Disk { what, source }) => return Err(StoreError::Disk { what, source }),
+        Err(error) => findings.found(error),
+    }
     Ok(findings.count)
 }
 
 /// How many parked jobs of an earlier format an opening moves. What cannot be read is told later.
-fn rows_to_move(disk: &dyn Disk) -> u64 {
+fn jobs_to_move(disk: &dyn Disk) -> u64 {
     let tables = Tables::open(disk, TABLES, EmbeddedOptions::default().table_cache_bytes);
     let rows = tables.and_then(|tables| tables.snapshot()?.rows(Table::ParkedJobs));
     rows.unwrap_or_default()

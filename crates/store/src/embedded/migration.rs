@@ -15,16 +15,21 @@ const JOBS_AT_A_TIME: usize = 20_000;
 /// How many are moved until the next line in the log.
 const JOBS_PER_LINE: u64 = 1_000_000;
 
-/// Whether every parked job of an earlier format can be read. It is asked before the directory gets
-/// the newest format: the build that wrote it can still open it then.
+/// Whether everything that a move reads can be read. It is asked before the directory gets the
+/// newest format: the build that wrote it can still open it then.
 pub(super) fn check_parked_jobs(
     snapshot: &Snapshot,
     partitions: impl Iterator<Item = PartitionId>,
 ) -> Result<(), StoreError> {
-    for partition in partitions {
+    for partition in partitions.filter(is_of_queues) {
         for row in snapshot.range(Table::ParkedJobs, partition, &KeyRange::all())? {
             let (key, row) = row?;
             ParkedJob::from_row(&row).map_err(|error| damaged(snapshot.name(), &key, &error))?;
+        }
+        for table in [Table::ParkedByTime, Table::ParkedByLine, Table::ParkedAliases] {
+            for row in snapshot.range(table, partition, &KeyRange::all())? {
+                row?;
+            }
         }
     }
     Ok(())
@@ -37,13 +42,19 @@ pub(super) fn move_parked_jobs(
     tables: &Tables,
     partitions: impl Iterator<Item = PartitionId>,
 ) -> Result<(), StoreError> {
-    let jobs = tables.snapshot()?.rows(Table::ParkedJobs)?;
+    let snapshot = tables.snapshot()?;
+    let (jobs, times) = (snapshot.rows(Table::ParkedJobs)?, snapshot.rows(Table::ParkedByTime)?);
+    drop(snapshot);
+    // Nothing reads these.
+    if times > 0 {
+        tables.write(|writer| writer.clear(Table::ParkedByTime))?;
+    }
     if jobs == 0 {
         return Ok(());
     }
     tracing::info!(jobs, "moves the parked jobs of an earlier format; a start that is cut off goes on");
     let mut moved = 0;
-    for partition in partitions {
+    for partition in partitions.filter(is_of_queues) {
         loop {
             let some = tables.write(|writer| move_some(writer, partition))? as u64;
             if some == 0 {
@@ -55,7 +66,11 @@ pub(super) fn move_parked_jobs(
             moved += some;
         }
     }
-    tables.write(|writer| writer.clear(Table::ParkedByTime))
+    Ok(())
+}
+
+fn is_of_queues(partition: &PartitionId) -> bool {
+    partition.queues_index().is_some()
 }
 
 /// How many were moved.
