@@ -300,6 +300,13 @@ tables! {
 }
 
 impl Table {
+    /// Those that hold rows of partitions.
+    pub(crate) fn in_use() -> impl Iterator<Item = Self> {
+        let is_in_use =
+            |table: &Self| *table != Self::Directory && table.partitions() != TablePartitions::Nobody;
+        Self::ALL.into_iter().filter(is_in_use)
+    }
+
     /// Those whose rows go with their device: their keys begin with its slot.
     pub(crate) fn of_a_device() -> impl Iterator<Item = Self> {
         let goes = |lifetime| matches!(lifetime, Lifetime::Device | Lifetime::DeviceAndEvents);

@@ -127,8 +127,7 @@ impl Appending {
 }
 
 /// What a batch takes in memory, in bytes: its content, and what it was read into. A part may keep
-/// all that came, so the content counts as no less. A short header is a
-/// few bytes on the wire.
+/// all that came, so the content counts as no less. A short header is a few bytes on the wire.
 fn memory_bytes(batch: &AppendRequest, came: usize) -> usize {
     let headers: usize = batch.messages.iter().map(|message| message.headers.len()).sum();
     let read_into = batch.messages.len() * size_of::<NewStreamMessage>() + headers * HEADER_BYTES;

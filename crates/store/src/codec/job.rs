@@ -282,8 +282,11 @@ impl ParkedId {
         Self { beside: parked_place(job).beside_id(), queue: job.queue }
     }
 
-    fn to_bytes(&self) -> Vec<u8> {
-        [&self.beside[..], &self.queue.0.to_be_bytes()].concat()
+    fn to_bytes(&self) -> [u8; ParkedPlace::BESIDE_ID_BYTES + 8] {
+        let mut bytes = [0; ParkedPlace::BESIDE_ID_BYTES + 8];
+        bytes[..ParkedPlace::BESIDE_ID_BYTES].copy_from_slice(&self.beside);
+        bytes[ParkedPlace::BESIDE_ID_BYTES..].copy_from_slice(&self.queue.0.to_be_bytes());
+        bytes
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {

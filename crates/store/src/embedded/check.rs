@@ -39,7 +39,6 @@ use super::tables::{Snapshot, Table, Tables};
 use super::{EmbeddedOptions, EmbeddedStore, position};
 use crate::blocks::BlockStorages;
 use crate::port::StoreError;
-use crate::table::TablePartitions;
 use rows::RowCheck;
 use unchanging::UnchangingDisk;
 
@@ -264,9 +263,7 @@ fn rows_of(store: &EmbeddedStore, snapshot: &Snapshot, findings: &mut Findings<'
     check.all();
     let (counts, readings) = check.into_counts();
     findings.counted("readings", readings);
-    let is_counted =
-        |table: &Table| *table != Table::Directory && table.partitions() != TablePartitions::Nobody;
-    for table in Table::ALL.into_iter().filter(is_counted) {
+    for table in Table::in_use() {
         findings.counted(table.name(), counts[table as usize]);
     }
 }
