@@ -26,6 +26,7 @@ pub mod size;
 pub mod time;
 pub mod value;
 
+pub use arcstr::ArcStr;
 pub use caller::CallerName;
 pub use clock::{Clock, SystemClock};
 pub use clock_steps::ClockSteps;

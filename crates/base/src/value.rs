@@ -5,7 +5,8 @@
 //! compared and given back.
 
 use std::fmt;
-use std::sync::Arc;
+
+use arcstr::ArcStr;
 
 /// A value in canonical form. Cheap to clone: a number, or shared text.
 #[derive(Clone)]
@@ -13,8 +14,10 @@ pub enum Value {
     /// A number; never NaN or infinite, and never negative zero.
     Number(f64),
     /// Any other JSON value, as canonical text.
-    Text(Arc<str>),
+    Text(ArcStr),
 }
+
+const _: () = assert!(size_of::<Option<Value>>() == 16, "every device has one in memory");
 
 impl Value {
     /// A number. `None` if JSON cannot write it.
@@ -30,7 +33,7 @@ impl Value {
             !text.starts_with(|c: char| c == '-' || c.is_ascii_digit()),
             "numbers are kept as numbers"
         );
-        Self::Text(Arc::from(text))
+        Self::Text(ArcStr::from(text))
     }
 
     /// Whether the value is the number 0 or 1, the only ones a lock knows.

@@ -5,9 +5,8 @@
 //! others.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use base::Value;
+use base::{ArcStr, Value};
 
 use crate::codec::{CodecError, Reader, bit, get_value, put_bytes, put_u64, put_value};
 
@@ -20,12 +19,12 @@ const SHARED_BYTES_MAX: usize = 1_024;
 
 /// The texts at the front of a blob, in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedTexts(Vec<Arc<str>>);
+pub(super) struct SharedTexts(Vec<ArcStr>);
 
 impl SharedTexts {
     /// Those of `texts` that there is room for, the most frequent first.
-    pub(super) fn among<'a>(texts: impl Iterator<Item = &'a Arc<str>>) -> Self {
-        let mut counts: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+    pub(super) fn among<'a>(texts: impl Iterator<Item = &'a ArcStr>) -> Self {
+        let mut counts: BTreeMap<&ArcStr, usize> = BTreeMap::new();
         for text in texts.filter(|text| text.len() <= SHARED_TEXT_BYTES_MAX) {
             *counts.entry(text).or_default() += 1;
         }
@@ -36,13 +35,13 @@ impl SharedTexts {
         for (text, _) in frequent {
             let Some(left) = room.checked_sub(text.len() + 1) else { break };
             room = left;
-            shared.push(Arc::clone(text));
+            shared.push(text.clone());
         }
         shared.sort_unstable();
         Self(shared)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ArcStr> {
         self.0.iter()
     }
 
@@ -55,23 +54,23 @@ impl SharedTexts {
     }
 }
 
-fn put_texts(out: &mut Vec<u8>, texts: &[Arc<str>]) {
+fn put_texts(out: &mut Vec<u8>, texts: &[ArcStr]) {
     put_u64(out, texts.len() as u64);
     texts.iter().for_each(|text| put_bytes(out, text.as_bytes()));
 }
 
-fn get_text(reader: &mut Reader<'_>) -> Result<Arc<str>, CodecError> {
+fn get_text(reader: &mut Reader<'_>) -> Result<ArcStr, CodecError> {
     let text = reader.text("a text")?;
     if text.is_empty() || text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
         return Err(reader.invalid("a text"));
     }
-    Ok(Arc::from(text))
+    Ok(ArcStr::from(text))
 }
 
 /// The texts that a section may name: the blob's, then its own.
 pub(super) struct Texts<'a> {
-    shared: &'a [Arc<str>],
-    own: Vec<Arc<str>>,
+    shared: &'a [ArcStr],
+    own: Vec<ArcStr>,
 }
 
 impl<'a> Texts<'a> {
@@ -79,7 +78,7 @@ impl<'a> Texts<'a> {
     pub(super) fn of<'v>(shared: &'a SharedTexts, values: impl Iterator<Item = &'v Value>) -> Self {
         let shared = &*shared.0;
         let own = values.filter_map(|value| match value {
-            Value::Text(text) if shared.binary_search(text).is_err() => Some(Arc::clone(text)),
+            Value::Text(text) if shared.binary_search(text).is_err() => Some(text.clone()),
             _ => None,
         });
         let mut own: Vec<_> = own.collect();
