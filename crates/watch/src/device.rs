@@ -1,13 +1,14 @@
 //! What is kept in memory of one device, and the rules of a report.
 //!
-//! A million of these are resident, so they are packed: what can be absent is kept without a flag
-//! where a value is to spare. Memory and store agree: the record made here is what a restart loads.
+//! A million of these are resident, so they are packed. Memory and store agree: the record made
+//! here is what a restart loads.
 
-use std::num::NonZeroU64;
+mod packed;
 
 use base::{Attended, Timestamp, Value, WayIn};
 use records::{Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, Seen, SignReading};
 
+use self::packed::{PackedNumber, PackedReading, PackedTime, Standing};
 use crate::Noticed;
 use crate::wheel::Place;
 
@@ -15,41 +16,40 @@ use crate::wheel::Place;
 #[derive(Debug)]
 pub(crate) struct Device {
     value: Option<Value>,
-    changed_at: MaybeTime,
-    newest_ts: MaybeTime,
-    sequence: u64,
-    /// Meaningless while `way` is `None`.
-    seen_at: Timestamp,
+    changed_at: PackedTime,
+    newest_ts: PackedTime,
+    /// When it gave its latest sign of life.
+    seen_at: PackedTime,
     /// What its clock showed at its latest sign of life; for a device never seen, from where it is
     /// expected.
-    silent_from: Attended,
-    report_interval_ms: Option<NonZeroU64>,
+    silent_from: PackedReading,
+    sequence: PackedNumber<5>,
+    /// 0 is the setting.
+    report_interval_ms: PackedNumber<5>,
     readings: u32,
-    /// Where it waits among the silent.
-    pub(crate) place: Place,
-    /// The way of its latest sign of life; `None` is never.
-    way: Option<WayIn>,
-    connection: Connection,
+    /// Its neighbours where it waits among the silent.
+    pub(crate) before: u32,
+    pub(crate) after: u32,
+    standing: Standing,
 }
 
-/// Most bytes of memory that a device may take here; the engine needs the rest of its 120.
-const DEVICE_BYTES_MAX: usize = 96;
-const _: () = assert!(size_of::<Option<Device>>() <= DEVICE_BYTES_MAX, "a million devices fit in 100 MB");
+const _: () = assert!(size_of::<Option<Device>>() == 64, "a device is a line of the processor's cache");
 
 impl Device {
     pub(crate) fn load(profile: &DeviceProfile, state: DeviceState, seen: Option<Seen>) -> Self {
+        let nowhere = Place::default();
         Self {
             value: state.value,
             changed_at: state.changed_at.into(),
             newest_ts: seen.and_then(|seen| seen.newest_ts).into(),
-            sequence: state.sequence,
-            seen_at: seen.map_or(Timestamp(0), |seen| seen.at),
-            silent_from: seen.map_or(profile.expected_from, |seen| seen.attended),
-            report_interval_ms: profile.report_interval_ms.and_then(NonZeroU64::new),
+            seen_at: seen.map(|seen| seen.at).into(),
+            silent_from: seen.map_or(profile.expected_from, |seen| seen.attended).into(),
+            sequence: PackedNumber::new(state.sequence),
+            report_interval_ms: PackedNumber::new(profile.report_interval_ms.unwrap_or(0)),
             readings: seen.map_or(0, |seen| seen.readings),
-            place: Place::default(),
-            way: seen.map(|seen| seen.way),
-            connection: state.connection,
+            before: nowhere.before,
+            after: nowhere.after,
+            standing: Standing::new(nowhere.bucket, seen.map(|seen| seen.way), state.connection),
         }
     }
 
@@ -57,23 +57,33 @@ impl Device {
         DeviceState {
             value: self.value.clone(),
             changed_at: self.changed_at.into(),
-            connection: self.connection,
-            sequence: self.sequence,
+            connection: self.connection(),
+            sequence: self.sequence.get(),
         }
     }
 
     pub(crate) fn seen(&self) -> Option<Seen> {
-        self.way.map(|way| Seen {
-            at: self.seen_at,
-            way,
-            attended: self.silent_from,
+        Some(Seen {
+            at: Option::from(self.seen_at)?,
+            way: self.way()?,
+            attended: self.silent_from.into(),
             readings: self.readings,
             newest_ts: self.newest_ts.into(),
         })
     }
 
+    /// Where it waits among the silent.
+    pub(crate) fn place(&self) -> Place {
+        Place { before: self.before, after: self.after, bucket: self.standing.bucket() }
+    }
+
+    pub(crate) fn set_place(&mut self, place: Place) {
+        (self.before, self.after) = (place.before, place.after);
+        self.standing = self.standing.with_bucket(place.bucket);
+    }
+
     pub(crate) fn connection(&self) -> Connection {
-        self.connection
+        self.standing.connection()
     }
 
     /// The readings kept of it.
@@ -88,36 +98,40 @@ impl Device {
 
     /// The clock that its silence is measured by.
     pub(crate) fn way(&self) -> Option<WayIn> {
-        self.way
+        self.standing.way()
     }
 
     pub(crate) fn set_interval(&mut self, report_interval_ms: Option<u64>) {
-        self.report_interval_ms = report_interval_ms.and_then(NonZeroU64::new);
+        self.report_interval_ms = PackedNumber::new(report_interval_ms.unwrap_or(0));
     }
 
     pub(crate) fn expect_from(&mut self, expected_from: Attended) {
-        if self.way.is_none() {
-            self.silent_from = expected_from;
+        if self.way().is_none() {
+            self.silent_from = expected_from.into();
         }
     }
 
     /// The reading of its clock at which its silence has lasted too long.
     pub(crate) fn deadline(&self, default_interval_ms: u64, grace_ms: u64) -> Attended {
-        let interval_ms = self.report_interval_ms.map_or(default_interval_ms, NonZeroU64::get);
+        let interval_ms = match self.report_interval_ms.get() {
+            0 => default_interval_ms,
+            own => own,
+        };
         let silence_ms = i64::try_from(interval_ms.saturating_add(grace_ms)).unwrap_or(i64::MAX);
-        Attended(self.silent_from.0.saturating_add(silence_ms))
+        Attended(Attended::from(self.silent_from).0.saturating_add(silence_ms))
     }
 
     /// Any sign of life was received.
     pub(crate) fn see(&mut self, now: Timestamp, way: WayIn, attended: Attended) {
-        self.seen_at = now;
-        self.way = Some(way);
-        self.silent_from = attended;
+        self.seen_at = Some(now).into();
+        self.standing = self.standing.with_way(Some(way));
+        self.silent_from = attended.into();
     }
 
     /// It is online now; if it was lost, that is a restoration.
     pub(crate) fn greet(&mut self, slot: DeviceSlot, noticed: &mut Vec<Noticed>) {
-        let was = std::mem::replace(&mut self.connection, Connection::Online);
+        let was = self.connection();
+        self.standing = self.standing.with_connection(Connection::Online);
         if was == Connection::Lost {
             noticed.push(self.notice(slot, EventKind::Restored, self.value.clone()));
         }
@@ -125,7 +139,7 @@ impl Device {
 
     /// It has been silent for too long.
     pub(crate) fn lose(&mut self, slot: DeviceSlot) -> Noticed {
-        self.connection = Connection::Lost;
+        self.standing = self.standing.with_connection(Connection::Lost);
         self.notice(slot, EventKind::Lost, self.value.clone())
     }
 
@@ -153,28 +167,8 @@ impl Device {
     }
 
     fn notice(&mut self, slot: DeviceSlot, kind: EventKind, previous: Option<Value>) -> Noticed {
-        self.sequence += 1;
-        Noticed { slot, kind, sequence: self.sequence, value: self.value.clone(), previous }
-    }
-}
-
-/// A moment or nothing, in the 8 bytes of a moment: the earliest of all, which no text can say, is
-/// nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct MaybeTime(i64);
-
-impl MaybeTime {
-    const NOTHING: i64 = i64::MIN;
-}
-
-impl From<Option<Timestamp>> for MaybeTime {
-    fn from(time: Option<Timestamp>) -> Self {
-        Self(time.map_or(Self::NOTHING, |time| time.0))
-    }
-}
-
-impl From<MaybeTime> for Option<Timestamp> {
-    fn from(time: MaybeTime) -> Self {
-        (time.0 != MaybeTime::NOTHING).then_some(Timestamp(time.0))
+        let sequence = self.sequence.get() + 1;
+        self.sequence = PackedNumber::new(sequence);
+        Noticed { slot, kind, sequence, value: self.value.clone(), previous }
     }
 }

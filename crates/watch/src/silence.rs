@@ -56,14 +56,14 @@ impl Silence {
     /// A device gave a sign of life, which can only have moved its deadline on.
     pub(crate) fn heard(&mut self, devices: &mut DeviceTable, slot: DeviceSlot) {
         let device = devices.known(slot);
-        if device.place.wheel() != Some(clock_index(device.way())) {
+        if device.place().wheel() != Some(clock_index(device.way())) {
             self.await_sign(devices, slot);
         }
     }
 
     /// A device waits no more.
     pub(crate) fn leave(&mut self, devices: &mut DeviceTable, slot: DeviceSlot) {
-        if let Some(wheel) = devices.get(slot).and_then(|device| device.place.wheel()) {
+        if let Some(wheel) = devices.get(slot).and_then(|device| device.place().wheel()) {
             self.wheels[wheel].leave(devices, slot);
         }
     }

@@ -15,19 +15,19 @@ const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 10;
 const BUCKETS: usize = LEVELS * SLOTS;
 const NOBODY: u32 = u32::MAX;
-const NOWHERE: u16 = u16::MAX;
+/// A bucket of any wheel is a number in so many bits.
+pub(crate) const BUCKET_BITS: u32 = 12;
+const NOWHERE: u16 = (1 << BUCKET_BITS) - 1;
 
 const _: () =
     assert!(LEVELS as u32 * SLOT_BITS >= 57, "63 bits of milliseconds are fewer than 57 bits of ticks");
 
-/// Where a device waits: its neighbours in a bucket, and which bucket of which wheel. Packed,
-/// because padding would cost 8 bytes of every device.
+/// Where a device waits: its neighbours in a bucket, and which bucket of which wheel.
 #[derive(Clone, Copy, Debug)]
-#[repr(Rust, packed(2))]
 pub(crate) struct Place {
-    before: u32,
-    after: u32,
-    bucket: u16,
+    pub(crate) before: u32,
+    pub(crate) after: u32,
+    pub(crate) bucket: u16,
 }
 
 impl Default for Place {
@@ -66,7 +66,7 @@ pub(crate) struct Bucket {
 impl Wheel {
     /// An empty wheel at `elapsed`. `number` tells it from the others.
     pub(crate) fn new(number: usize, elapsed: u64) -> Self {
-        assert!((number + 1) * BUCKETS <= usize::from(NOWHERE), "a bucket's number fits in 16 bits");
+        assert!((number + 1) * BUCKETS <= usize::from(NOWHERE), "a bucket's number fits in BUCKET_BITS");
         Self { number, elapsed, heads: Box::new([NOBODY; BUCKETS]), occupied: [0; LEVELS] }
     }
 
@@ -77,22 +77,24 @@ impl Wheel {
         let after = std::mem::replace(&mut self.heads[index], slot.0);
         self.occupied[index / SLOTS] |= 1 << (index % SLOTS);
         if after != NOBODY {
-            devices.known_mut(DeviceSlot(after)).place.before = slot.0;
+            devices.known_mut(DeviceSlot(after)).before = slot.0;
         }
-        let place = &mut devices.known_mut(slot).place;
-        debug_assert_eq!(place.wheel(), None, "a device waits in one place");
-        *place = Place { before: NOBODY, after, bucket: (self.number * BUCKETS + index) as u16 };
+        let device = devices.known_mut(slot);
+        debug_assert_eq!(device.place().wheel(), None, "a device waits in one place");
+        device.set_place(Place { before: NOBODY, after, bucket: (self.number * BUCKETS + index) as u16 });
     }
 
     /// Takes a device that waits in this wheel out of it.
     pub(crate) fn leave(&mut self, devices: &mut DeviceTable, slot: DeviceSlot) {
-        let Place { before, after, bucket } = std::mem::take(&mut devices.known_mut(slot).place);
+        let device = devices.known_mut(slot);
+        let Place { before, after, bucket } = device.place();
+        device.set_place(Place::default());
         let index = usize::from(bucket) - self.number * BUCKETS;
         if after != NOBODY {
-            devices.known_mut(DeviceSlot(after)).place.before = before;
+            devices.known_mut(DeviceSlot(after)).before = before;
         }
         if before != NOBODY {
-            devices.known_mut(DeviceSlot(before)).place.after = after;
+            devices.known_mut(DeviceSlot(before)).after = after;
             return;
         }
         self.heads[index] = after;
