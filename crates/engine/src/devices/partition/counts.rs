@@ -69,6 +69,20 @@ impl DeviceGroups {
         }
     }
 
+    /// The clients that the group's devices are linked to, in order of incarnation.
+    pub(super) fn clients(&self, group: Group) -> impl Iterator<Item = Incarnation> {
+        self.members(group).iter().filter_map(|of| match of {
+            CountedOf::Client(client) => Some(*client),
+            CountedOf::All | CountedOf::Label(_) => None,
+        })
+    }
+
+    /// Whether the group's devices are linked to a client.
+    pub(super) fn are_linked(&self, group: Group, client: Incarnation) -> bool {
+        self.members(group).binary_search(&CountedOf::Client(client)).is_ok()
+    }
+
+    /// In order.
     fn members(&self, group: Group) -> &[CountedOf] {
         &self.groups[group as usize].of
     }

@@ -3,7 +3,6 @@
 use base::{DeviceId, Incarnation, Kind, Problem, hash};
 use hashbrown::HashTable;
 use records::{BySlot, DeviceProfile, DeviceSlot, PaceOverride, ReportIds};
-use smallvec::SmallVec;
 
 use super::counts::Group;
 use crate::kernel::hashed::HashMap;
@@ -18,12 +17,8 @@ pub(super) struct ResidentDevice {
     pub(super) id: DeviceId,
     pub(super) incarnation: Incarnation,
     pub(super) slot: DeviceSlot,
-    /// Linked clients, in the order of linking.
-    pub(super) clients: SmallVec<[Incarnation; 2]>,
-    /// What it is counted together with.
+    /// Its labels and linked clients.
     pub(super) group: Group,
-    /// The ids of its latest reports, if they carry any.
-    pub(super) report_ids: Option<Box<ReportIds>>,
     kind: u16,
     /// Whether its profile has an address: only then the profile is read to tell a client of it.
     pub(super) has_address: bool,
@@ -31,12 +26,16 @@ pub(super) struct ResidentDevice {
     pub(super) desired_states: Option<u16>,
 }
 
+const _: () = assert!(size_of::<Option<ResidentDevice>>() == 48, "a million of these are resident");
+
 /// All devices of a partition.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     by_slot: BySlot<ResidentDevice>,
     /// Slots by the hash of the id.
     by_id: HashTable<u32>,
+    /// The ids of the latest reports of devices whose reports carry any.
+    report_ids: BySlot<Box<ReportIds>>,
     /// Kinds are few; a device keeps an index.
     kinds: Vec<Kind>,
     /// How commands go to devices that say so themselves, which few do.
@@ -49,9 +48,7 @@ impl Devices {
             id: profile.id.clone(),
             incarnation: profile.incarnation,
             slot: profile.slot,
-            clients: profile.clients.iter().copied().collect(),
             group,
-            report_ids: None,
             kind: self.kind_index(&profile.kind),
             has_address: profile.address.is_some(),
             desired_states: None,
@@ -66,6 +63,7 @@ impl Devices {
 
     pub(super) fn remove(&mut self, slot: DeviceSlot) -> Option<ResidentDevice> {
         let device = self.by_slot.remove(slot)?;
+        self.report_ids.remove(slot);
         self.paces.remove(&slot);
         if let Ok(entry) = self.by_id.find_entry(hash::device_hash(device.id.as_str()), |at| *at == slot.0) {
             entry.remove();
@@ -93,6 +91,25 @@ impl Devices {
 
     pub(super) fn kind(&self, device: &ResidentDevice) -> &Kind {
         &self.kinds[usize::from(device.kind)]
+    }
+
+    /// The ids of a device's latest reports, if they carry any.
+    pub(super) fn report_ids(&self, slot: DeviceSlot) -> Option<&ReportIds> {
+        self.report_ids.get(slot).map(|ids| &**ids)
+    }
+
+    pub(super) fn set_report_ids(&mut self, slot: DeviceSlot, ids: Box<ReportIds>) {
+        self.report_ids.put(slot, ids);
+    }
+
+    /// A report of the device had this id. All that are known now.
+    pub(super) fn add_report_id(&mut self, slot: DeviceSlot, id: u64) -> Box<ReportIds> {
+        if self.report_ids.get(slot).is_none() {
+            self.report_ids.put(slot, Box::default());
+        }
+        let ids = self.report_ids.get_mut(slot).expect("it was put there if it was missing");
+        ids.push(id);
+        ids.clone()
     }
 
     /// How commands go to the device, as far as it says so itself.

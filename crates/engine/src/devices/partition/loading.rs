@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::{Incarnation, PartitionId, Timestamp};
 use fleet::index::LoadingIndex;
 use jobs::{Jobs, LoadOutcome, Numbers};
-use records::{JobHead, Process};
+use records::{JobHead, NotificationState, Process};
 use store::{DeviceResident, Store, StoreError};
 use watch::Watch;
 
@@ -59,8 +59,7 @@ impl DevicePartition {
         context: &DeviceContext,
     ) -> Result<OpenedPartition, StoreError> {
         let view = store.load(id)?;
-        let (mut residents, mut head) = (Residents::default(), view.head().clone());
-        view.device_residents(&mut |resident| residents.take(resident))?;
+        let mut head = view.head().clone();
         let now = moment.now.max(head.now);
         head.stamp = head.stamp.max(moment.stamp);
         let jobs = Jobs::new(process, Numbers { next_job: head.next_job, next_lease: head.next_lease });
@@ -91,32 +90,41 @@ impl DevicePartition {
             closing: false,
             head,
         };
-        let (mut orphans, mut index) = (HashSet::new(), LoadingIndex::default());
-        for (profile, state, seen) in residents.devices {
-            let group = partition.groups.enter(&profile);
-            partition.devices.insert(&profile, group);
-            index.add(&profile, state.connection);
-            partition.watch.load(&profile, state, seen);
-            for client in &profile.clients {
-                match context.directory.get(*client) {
-                    Some(client) => drop(partition.clients.insert(client.incarnation, client.id.clone())),
-                    None => drop(orphans.insert(*client)),
-                }
-            }
-        }
-        context.fleet.replace(id, index.loaded());
-        partition.pairs = residents.pairs.into_iter().collect();
-        for (slot, ids) in residents.report_ids {
-            if let Some(device) = partition.devices.get_mut(slot) {
-                device.report_ids = Some(ids);
-            }
-        }
-        residents.quarantined.into_iter().for_each(|(key, cost)| partition.quarantine.push(key, cost));
+        let mut loaded = Loaded::default();
+        view.device_residents(&mut |resident| partition.take_resident(resident, context, &mut loaded))?;
+        context.fleet.replace(id, loaded.index.loaded());
+        partition.pairs = loaded.pairs.into_iter().collect();
         partition.stale = stale_pairs(partition.pairs.values());
-        partition.load_jobs(residents.jobs, now, store);
+        partition.load_jobs(loaded.jobs, now, store);
         partition.outbox.load(&*view)?;
         tell_loaded(id, &partition.outbox, context);
-        Ok(OpenedPartition { partition, orphans })
+        Ok(OpenedPartition { partition, orphans: loaded.orphans })
+    }
+
+    /// A device is taken in as it is read: profiles of all of them take several times the memory.
+    fn take_resident(&mut self, resident: DeviceResident, context: &DeviceContext, loaded: &mut Loaded) {
+        match resident {
+            DeviceResident::Device(profile, state, seen) => {
+                let group = self.groups.enter(&profile);
+                self.devices.insert(&profile, group);
+                loaded.index.add(&profile, state.connection);
+                self.watch.load(&profile, state, seen);
+                for client in &profile.clients {
+                    match context.directory.get(*client) {
+                        Some(client) => drop(self.clients.insert(client.incarnation, client.id.clone())),
+                        None => drop(loaded.orphans.insert(*client)),
+                    }
+                }
+            }
+            DeviceResident::NotificationState(pair) => loaded.pairs.push(*pair),
+            DeviceResident::Job(head) => loaded.jobs.push(*head),
+            DeviceResident::ReportIds(slot, ids) => {
+                if self.devices.get(slot).is_some() {
+                    self.devices.set_report_ids(slot, ids);
+                }
+            }
+            DeviceResident::Quarantined(key, cost) => self.quarantine.push(key, cost),
+        }
     }
 
     /// Takes the jobs in, and cuts off the attempts of an earlier process. What follows from that
@@ -158,24 +166,11 @@ fn watch_settings(settings: &Settings, seq: u64) -> watch::Settings {
     }
 }
 
-/// What the store streamed, by kind.
+/// What is read with a partition and is not the partition's alone, or waits for the rest.
 #[derive(Default)]
-struct Residents {
-    devices: Vec<(Box<records::DeviceProfile>, records::DeviceState, Option<records::Seen>)>,
-    pairs: Vec<records::NotificationState>,
+struct Loaded {
+    index: LoadingIndex,
+    orphans: HashSet<Incarnation>,
+    pairs: Vec<NotificationState>,
     jobs: Vec<JobHead>,
-    report_ids: Vec<(records::DeviceSlot, Box<records::ReportIds>)>,
-    quarantined: Vec<(records::QuarantineKey, u32)>,
-}
-
-impl Residents {
-    fn take(&mut self, resident: DeviceResident) {
-        match resident {
-            DeviceResident::Device(profile, state, seen) => self.devices.push((profile, state, seen)),
-            DeviceResident::NotificationState(pair) => self.pairs.push(*pair),
-            DeviceResident::Job(head) => self.jobs.push(*head),
-            DeviceResident::ReportIds(slot, ids) => self.report_ids.push((slot, ids)),
-            DeviceResident::Quarantined(key, cost) => self.quarantined.push((key, cost)),
-        }
-    }
 }

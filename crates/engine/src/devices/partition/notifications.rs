@@ -8,6 +8,7 @@ use records::{
     Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, Happening, JobId,
     JobPurpose, Metric, NotificationState, Op, Terms, Waiting,
 };
+use smallvec::SmallVec;
 use watch::Noticed;
 
 use super::devices::ResidentDevice;
@@ -51,7 +52,7 @@ impl DevicePartition {
             let one = || (0, device.id.clone());
             step.own.lost.entry(device.group).or_insert_with(one).0 += 1;
         }
-        let clients = device.clients.clone();
+        let clients: SmallVec<[Incarnation; 4]> = self.groups.clients(device.group).collect();
         for client in clients {
             let mut pair = self.pairs.get_or_new((noticed.slot, client));
             notification_state::add_event(&mut pair, noticed.kind, noticed.previous.as_ref());

@@ -61,9 +61,9 @@ impl DevicePartition {
         only_if.check(Version::of_device(&present))?;
         let slot = present.slot;
         let device = self.devices.remove(slot);
-        step.own.left_groups.extend(device.as_ref().map(|device| device.group));
-        for client in device.map(|device| device.clients).unwrap_or_default() {
-            self.cancel_pair(slot, client, step);
+        step.own.left_groups.extend(device.map(|device| device.group));
+        for client in &present.clients {
+            self.cancel_pair(slot, *client, step);
         }
         self.watch.forget(slot);
         self.forget_commands(slot, id, step);
@@ -110,7 +110,7 @@ impl DevicePartition {
         client: Incarnation,
         step: &mut DeviceStep<'_>,
     ) -> Result<bool, StoreError> {
-        let linked = self.devices.iter().filter(|device| device.clients.contains(&client));
+        let linked = self.devices.iter().filter(|device| self.groups.are_linked(device.group, client));
         let mut ids: Vec<DeviceId> =
             linked.take(SWEPT_PER_INPUT + 1).map(|device| device.id.clone()).collect();
         let more = ids.len() > SWEPT_PER_INPUT;
@@ -185,7 +185,6 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) {
         if let Some(device) = self.devices.get_mut(profile.slot) {
-            device.clients = profile.clients.iter().copied().collect();
             let group = self.groups.enter(profile);
             step.own.left_groups.push(std::mem::replace(&mut device.group, group));
         }

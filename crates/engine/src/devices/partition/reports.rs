@@ -90,8 +90,7 @@ impl DevicePartition {
 
     /// Whether one of the device's latest reports had this id.
     fn is_repeated(&self, slot: DeviceSlot, id: Option<ReportId>) -> bool {
-        let known = self.devices.get(slot).and_then(|device| device.report_ids.as_ref());
-        id.zip(known).is_some_and(|(id, known)| known.contains(id.0))
+        id.zip(self.devices.report_ids(slot)).is_some_and(|(id, known)| known.contains(id.0))
     }
 
     /// A report becomes a reading: it is counted, and its id remembered.
@@ -102,12 +101,10 @@ impl DevicePartition {
         ts: Option<Timestamp>,
         step: &mut DeviceStep<'_>,
     ) {
-        let Some(device) = self.devices.get_mut(slot) else { return };
+        let Some(device) = self.devices.get(slot) else { return };
         step.own.counted.add(device.group, Metric::Reports, ts.unwrap_or(step.now));
         if let Some(ReportId(id)) = id {
-            let ids = device.report_ids.get_or_insert_default();
-            ids.push(id);
-            step.batch.ops.push(Op::PutReportIds(slot, ids.clone()));
+            step.batch.ops.push(Op::PutReportIds(slot, self.devices.add_report_id(slot, id)));
         }
     }
 

@@ -39,7 +39,7 @@ impl DevicePartition {
             return Err(unknown_delivery().into());
         }
         let device = self.devices.get(delivery.slot);
-        if device.is_some_and(|device| device.clients.contains(&delivery.client)) {
+        if device.is_some_and(|device| self.groups.are_linked(device.group, delivery.client)) {
             return Ok(delivery);
         }
         let detail =

@@ -81,7 +81,8 @@ impl DevicePartition {
         after: Option<DeviceSlot>,
         step: &mut DeviceStep<'_>,
     ) -> Result<Option<DeviceSlot>, StoreError> {
-        let linked = self.devices.behind(after).filter(|device| device.clients.contains(&client));
+        let devices = self.devices.behind(after);
+        let linked = devices.filter(|device| self.groups.are_linked(device.group, client));
         let slots: Vec<DeviceSlot> = linked.map(|device| device.slot).take(TOLD_PER_INPUT).collect();
         for slot in &slots {
             self.send_again(*slot, client, step)?;
