@@ -8,8 +8,9 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
-/// Records that are allocated together: large enough that the list of chunks stays in the cache.
-const CHUNK_RECORDS: usize = 512;
+/// Records that are allocated together. The list of chunks stays in the cache, and a chunk of the
+/// largest records is below the 16 KiB from which jemalloc adds a page of 4 KiB.
+const CHUNK_RECORDS: usize = 128;
 /// Handles leave the highest bit free for whoever stores them.
 const HANDLES_MAX: u32 = u32::MAX >> 1;
 const LIVE: &str = "a handle is dropped with the record it leads to";

@@ -2,13 +2,13 @@
 //!
 //! Slots are dense and never used again, so records lie in pages of neighbouring slots, and an
 //! empty page is freed: replacing a fleet again and again does not grow memory. A freed page leaves
-//! one [`Page`], 16 bytes for 256 slots.
+//! one [`Page`], 16 bytes for 128 slots.
 
 use crate::DeviceSlot;
 
-/// Slots of a page. Its records alone are one allocation: one more word would put it into the next
-/// size of the allocator.
-const PAGE_SLOTS: usize = 256;
+/// Slots of a page. Its records alone are one allocation, which is to be one that the allocator
+/// counts as small: jemalloc takes a page of 4 KiB more for each of 16 KiB and above.
+const PAGE_SLOTS: usize = 128;
 
 /// A record for each of some slots, in order of slot.
 #[derive(Clone, Debug)]
@@ -69,12 +69,15 @@ impl<T> BySlot<T> {
     }
 
     /// The records in slots behind `after`, in order of slot.
-    pub fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = &T> {
-        let (page, within) = after.map_or((0, 0), |slot| place(DeviceSlot(slot.0.saturating_add(1))));
-        let pages = self.pages.get(page..).unwrap_or_default();
-        let slots = pages.iter().filter_map(|page| page.slots.as_deref());
-        let skipped = if pages.first().is_some_and(|page| page.slots.is_some()) { within } else { 0 };
-        slots.flatten().skip(skipped).flatten()
+    pub fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = (DeviceSlot, &T)> {
+        let (first, within) = after.map_or((0, 0), |slot| place(DeviceSlot(slot.0.saturating_add(1))));
+        let pages = self.pages.iter().enumerate().skip(first);
+        let slots = pages.filter_map(move |(page, of_page)| {
+            let skipped = if page == first { within } else { 0 };
+            let slots = of_page.slots.as_ref()?.iter().enumerate().skip(skipped);
+            Some(slots.map(move |(within, record)| (page * PAGE_SLOTS + within, record.as_ref())))
+        });
+        slots.flatten().filter_map(|(slot, record)| Some((DeviceSlot(slot as u32), record?)))
     }
 }
 
@@ -97,27 +100,28 @@ mod tests {
 
     #[test]
     fn records_are_found_in_their_slots() {
-        let slots = [0, 255, 256, 70_000];
+        let slots = [0, 127, 128, 70_000];
         let mut by_slot = of(slots);
         let found: Vec<_> = (0..80_000).filter_map(|slot| by_slot.get(DeviceSlot(slot))).collect();
-        assert_eq!(found, [&0, &255, &256, &70_000]);
+        assert_eq!(found, [&0, &127, &128, &70_000]);
         for (after, expect) in
-            [(None, &slots[..]), (Some(0), &slots[1..]), (Some(255), &slots[2..]), (Some(70_000), &[])]
+            [(None, &slots[..]), (Some(0), &slots[1..]), (Some(127), &slots[2..]), (Some(70_000), &[])]
         {
-            let behind: Vec<_> = by_slot.behind(after.map(DeviceSlot)).copied().collect();
+            let behind: Vec<_> = by_slot.behind(after.map(DeviceSlot)).collect();
+            let expect: Vec<_> = expect.iter().map(|slot| (DeviceSlot(*slot), slot)).collect();
             assert_eq!(behind, expect, "behind {after:?}");
         }
-        *by_slot.get_mut(DeviceSlot(256)).expect("is there") = 7;
-        assert_eq!(by_slot.put(DeviceSlot(256), 8), Some(7));
-        assert_eq!((by_slot.remove(DeviceSlot(256)), by_slot.remove(DeviceSlot(256))), (Some(8), None));
-        let behind: Vec<_> = by_slot.behind(Some(DeviceSlot(300))).collect();
-        assert_eq!(behind, [&70_000], "from the middle of a page that is gone");
+        *by_slot.get_mut(DeviceSlot(128)).expect("is there") = 7;
+        assert_eq!(by_slot.put(DeviceSlot(128), 8), Some(7));
+        assert_eq!((by_slot.remove(DeviceSlot(128)), by_slot.remove(DeviceSlot(128))), (Some(8), None));
+        let behind: Vec<_> = by_slot.behind(Some(DeviceSlot(150))).map(|(_, record)| *record).collect();
+        assert_eq!(behind, [70_000], "from the middle of a page that is gone");
     }
 
     #[test]
     fn a_page_without_records_is_given_back() {
-        let mut by_slot = of(0..600);
-        for slot in (0..256).chain(300..310) {
+        let mut by_slot = of(0..300);
+        for slot in (0..128).chain(150..160) {
             by_slot.remove(DeviceSlot(slot));
             by_slot.remove(DeviceSlot(slot));
         }

@@ -255,12 +255,15 @@ impl DevicePartition {
         cause: CommandCause,
         step: &DeviceStep<'_>,
     ) -> Result<Command, Problem> {
-        let found = self.devices.find(device).ok_or_else(|| unknown_device(device))?;
+        let slot = self.devices.slot_of(device);
+        let (slot, found) = slot
+            .and_then(|slot| Some((slot, self.devices.get(slot)?)))
+            .ok_or_else(|| unknown_device(device))?;
         // What only tells the end of a pick never goes out.
         if cause.pick().is_none() || new.not_before.is_none() {
             (self.settings.check_payload)(self.devices.kind(found), &new.payload)?;
         }
-        let (slot, number) = (found.slot, self.head.next_command);
+        let number = self.head.next_command;
         let id = self.entity_id(found, number, &[CAUSE_COMMAND]);
         self.head.next_command = number.wrapping_add(1);
         let defaults = &self.settings.commands;

@@ -16,17 +16,14 @@ const KINDS_MAX: usize = 1_000;
 pub(super) struct ResidentDevice {
     pub(super) id: DeviceId,
     pub(super) incarnation: Incarnation,
-    pub(super) slot: DeviceSlot,
     /// Its labels and linked clients.
     pub(super) group: Group,
     kind: u16,
     /// Whether its profile has an address: only then the profile is read to tell a client of it.
     pub(super) has_address: bool,
-    /// How many desired entries it has, once somebody had to know.
-    pub(super) desired_states: Option<u16>,
 }
 
-const _: () = assert!(size_of::<Option<ResidentDevice>>() == 48, "a million of these are resident");
+const _: () = assert!(size_of::<Option<ResidentDevice>>() == 40, "a million of these are resident");
 
 /// All devices of a partition.
 #[derive(Debug, Default)]
@@ -36,6 +33,8 @@ pub(super) struct Devices {
     by_id: HashTable<u32>,
     /// The ids of the latest reports of devices whose reports carry any.
     report_ids: BySlot<Box<ReportIds>>,
+    /// How many desired entries a device has, where somebody had to know.
+    desired_states: BySlot<u16>,
     /// Kinds are few; a device keeps an index.
     kinds: Vec<Kind>,
     /// How commands go to devices that say so themselves, which few do.
@@ -47,11 +46,9 @@ impl Devices {
         let device = ResidentDevice {
             id: profile.id.clone(),
             incarnation: profile.incarnation,
-            slot: profile.slot,
             group,
             kind: self.kind_index(&profile.kind),
             has_address: profile.address.is_some(),
-            desired_states: None,
         };
         self.by_slot.put(profile.slot, device);
         self.set_pace(profile.slot, profile.pace);
@@ -64,6 +61,7 @@ impl Devices {
     pub(super) fn remove(&mut self, slot: DeviceSlot) -> Option<ResidentDevice> {
         let device = self.by_slot.remove(slot)?;
         self.report_ids.remove(slot);
+        self.desired_states.remove(slot);
         self.paces.remove(&slot);
         if let Ok(entry) = self.by_id.find_entry(hash::device_hash(device.id.as_str()), |at| *at == slot.0) {
             entry.remove();
@@ -71,14 +69,14 @@ impl Devices {
         Some(device)
     }
 
-    /// The device of that id, whose hash the caller knows.
-    pub(super) fn find_hashed(&self, id: &DeviceId, hash: u64) -> Option<&ResidentDevice> {
-        let slot = self.by_id.find(hash, |slot| self.at(*slot).is_some_and(|device| device.id == *id))?;
-        self.at(*slot)
+    /// The slot of the device of that id, whose hash the caller knows.
+    pub(super) fn slot_of_hashed(&self, id: &DeviceId, hash: u64) -> Option<DeviceSlot> {
+        let has_id = |slot: &u32| self.get(DeviceSlot(*slot)).is_some_and(|device| device.id == *id);
+        self.by_id.find(hash, has_id).copied().map(DeviceSlot)
     }
 
-    pub(super) fn find(&self, id: &DeviceId) -> Option<&ResidentDevice> {
-        self.find_hashed(id, hash::device_hash(id.as_str()))
+    pub(super) fn slot_of(&self, id: &DeviceId) -> Option<DeviceSlot> {
+        self.slot_of_hashed(id, hash::device_hash(id.as_str()))
     }
 
     pub(super) fn get(&self, slot: DeviceSlot) -> Option<&ResidentDevice> {
@@ -112,6 +110,19 @@ impl Devices {
         ids.clone()
     }
 
+    pub(super) fn desired_states(&self, slot: DeviceSlot) -> Option<u16> {
+        self.desired_states.get(slot).copied()
+    }
+
+    pub(super) fn desired_states_mut(&mut self, slot: DeviceSlot) -> Option<&mut u16> {
+        self.desired_states.get_mut(slot)
+    }
+
+    /// So many desired entries a device has.
+    pub(super) fn set_desired_states(&mut self, slot: DeviceSlot, count: u16) {
+        self.desired_states.put(slot, count);
+    }
+
     /// How commands go to the device, as far as it says so itself.
     pub(super) fn pace(&self, slot: DeviceSlot) -> PaceOverride {
         self.paces.get(&slot).copied().unwrap_or_default()
@@ -139,16 +150,15 @@ impl Devices {
     }
 
     /// Those in slots behind `after`, in order of slot.
-    pub(super) fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = &ResidentDevice> {
+    pub(super) fn behind(
+        &self,
+        after: Option<DeviceSlot>,
+    ) -> impl Iterator<Item = (DeviceSlot, &ResidentDevice)> {
         self.by_slot.behind(after)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &ResidentDevice> {
-        self.by_slot.behind(None)
-    }
-
-    fn at(&self, slot: u32) -> Option<&ResidentDevice> {
-        self.by_slot.get(DeviceSlot(slot))
+        self.by_slot.behind(None).map(|(_, device)| device)
     }
 
     fn kind_index(&mut self, kind: &Kind) -> u16 {

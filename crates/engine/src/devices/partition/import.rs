@@ -28,7 +28,7 @@ impl DevicePartition {
     pub(super) fn import(&mut self, line: ToImport, step: &mut DeviceStep<'_>) -> Result<Imported, Stop> {
         let ToImport { import, clients, .. } = line;
         let clients = clients.map(|clients| self.know(clients));
-        if self.devices.find(import.id()).is_some() {
+        if self.devices.slot_of(import.id()).is_some() {
             self.import_known(import, clients, step)?;
             return Ok(Imported::Updated);
         }

@@ -43,7 +43,7 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) -> Result<PickOrderOutcome, StoreError> {
         let slot = order.place.slot;
-        if self.devices.find(&order.device).map(|device| device.slot) != Some(slot) {
+        if self.devices.slot_of(&order.device) != Some(slot) {
             return Ok(PickOrderOutcome::Nobody);
         }
         let given = match (order.command, order.what) {

@@ -25,7 +25,7 @@ impl DevicePartition {
         device: CheckedDevice,
         step: &mut DeviceStep<'_>,
     ) -> Result<Device, Problem> {
-        if self.devices.find(device.id()).is_some() {
+        if self.devices.slot_of(device.id()).is_some() {
             let detail = format!("device {} is registered already; PATCH changes it", device.id());
             return Err(Problem::conflict("exists", detail));
         }
@@ -155,7 +155,7 @@ impl DevicePartition {
 
     /// A registered device's profile, or the refusal that it is not registered.
     pub(super) fn profile(&self, id: &DeviceId, step: &DeviceStep<'_>) -> Result<Arc<DeviceProfile>, Stop> {
-        if self.devices.find(id).is_none() {
+        if self.devices.slot_of(id).is_none() {
             return Err(unknown_device(id).into());
         }
         Ok(self.stored_profile(id, step)?.ok_or_else(|| unknown_device(id))?)

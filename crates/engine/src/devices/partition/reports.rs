@@ -51,8 +51,8 @@ impl DevicePartition {
         report: Report,
         step: &mut DeviceStep<'_>,
     ) -> Result<Result<(), (DeviceId, Problem)>, StoreError> {
-        let slot = match self.devices.find_hashed(&report.device, hash) {
-            Some(device) => device.slot,
+        let slot = match self.devices.slot_of_hashed(&report.device, hash) {
+            Some(slot) => slot,
             None => match self.unknown(&report, step) {
                 Ok(slot) => slot,
                 Err(problem) => return Ok(Err((report.device, problem))),

@@ -32,7 +32,7 @@ impl DevicePartition {
         order: &RolloutOrder,
         step: &mut DeviceStep<'_>,
     ) -> Result<OrderOutcome, StoreError> {
-        let Some(slot) = self.devices.find(&order.place.device).map(|device| device.slot) else {
+        let Some(slot) = self.devices.slot_of(&order.place.device) else {
             return Ok(OrderOutcome::Nobody);
         };
         let turn = RolloutCause { rollout: order.place.rollout, entry: order.place.entry, turn: order.turn };

@@ -82,8 +82,8 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) -> Result<Option<DeviceSlot>, StoreError> {
         let devices = self.devices.behind(after);
-        let linked = devices.filter(|device| self.groups.are_linked(device.group, client));
-        let slots: Vec<DeviceSlot> = linked.map(|device| device.slot).take(TOLD_PER_INPUT).collect();
+        let linked = devices.filter(|(_, device)| self.groups.are_linked(device.group, client));
+        let slots: Vec<DeviceSlot> = linked.map(|(slot, _)| slot).take(TOLD_PER_INPUT).collect();
         for slot in &slots {
             self.send_again(*slot, client, step)?;
         }

@@ -36,7 +36,7 @@ impl DevicePartition {
         turn: Option<RolloutCause>,
         step: &mut DeviceStep<'_>,
     ) -> Result<DesiredState, Stop> {
-        let slot = self.devices.find(id).ok_or_else(|| unknown_device(id))?.slot;
+        let slot = self.devices.slot_of(id).ok_or_else(|| unknown_device(id))?;
         let present = self.stored_desired_state(slot, key, step)?;
         let is_new = present.is_none();
         if is_new {
@@ -77,7 +77,7 @@ impl DevicePartition {
 
     /// How many entries a device has. They are read once; then the count is kept with the device.
     fn count_desired_states(&mut self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<u16, StoreError> {
-        if let Some(known) = self.devices.get(slot).and_then(|device| device.desired_states) {
+        if let Some(known) = self.devices.desired_states(slot) {
             return Ok(known);
         }
         let durable = step.fetch.view()?.desired_states(slot)?;
@@ -88,9 +88,7 @@ impl DevicePartition {
         let pending =
             self.commands.desired_states.present().filter(|desired_state| desired_state.slot == slot).count();
         let count = u16::try_from(settled + pending).unwrap_or(u16::MAX);
-        if let Some(device) = self.devices.get_mut(slot) {
-            device.desired_states = Some(count);
-        }
+        self.devices.set_desired_states(slot, count);
         Ok(count)
     }
 
@@ -226,9 +224,7 @@ impl DevicePartition {
         let says_something = desired_state.desired.is_some()
             || desired_state.confirmed.is_some()
             || desired_state.command.is_some();
-        let count =
-            self.devices.get_mut(desired_state.slot).and_then(|device| device.desired_states.as_mut());
-        if let Some(count) = count {
+        if let Some(count) = self.devices.desired_states_mut(desired_state.slot) {
             *count = *count + u16::from(is_new) - u16::from(!says_something);
         }
         self.commands.desired_states.put(step.seq, place, says_something.then(|| desired_state.clone()));

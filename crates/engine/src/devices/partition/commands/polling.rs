@@ -75,11 +75,10 @@ impl DevicePartition {
         reply: PollReply,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let Some(device) = self.devices.find(id) else {
+        let Some(slot) = self.devices.slot_of(id) else {
             step.emit(DeviceEffect::Polled(reply, Err(unknown_device(id))));
             return Ok(());
         };
-        let slot = device.slot;
         step.emit(DeviceEffect::DevicePolls(id.clone()));
         let pace = Pace { in_flight: 1, ..self.pace(slot) };
         let given =
@@ -112,7 +111,7 @@ impl DevicePartition {
         number: u64,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let Some(slot) = self.devices.find(id).map(|device| device.slot) else { return Ok(()) };
+        let Some(slot) = self.devices.slot_of(id) else { return Ok(()) };
         if let Some(reply) = self.commands.pollers.remove(slot, |one| one == number) {
             step.emit(DeviceEffect::Polled(reply, Ok(None)));
         }

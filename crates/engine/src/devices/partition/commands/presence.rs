@@ -64,7 +64,7 @@ impl DevicePartition {
                 self.commands.sessions.apply(change);
                 self.bar_by_label(device, step)?;
                 let is_own = self.commands.sessions.own(device).any(|(own, _)| own.number == session.number);
-                if let Some(slot) = self.devices.find(device).map(|device| device.slot)
+                if let Some(slot) = self.devices.slot_of(device)
                     && is_own
                     && !(was_connected && self.is_booked(slot, session.number, step)?)
                 {
@@ -76,7 +76,7 @@ impl DevicePartition {
                 let ended = self.commands.sessions.own(device).find(|(session, _)| session.number == *number);
                 let ended = ended.cloned();
                 self.commands.sessions.apply(change);
-                if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
+                if let Some(slot) = self.devices.slot_of(device) {
                     if let Some((session, since)) = ended {
                         let (address, reason) = (session.address, *reason);
                         self.put_timeline(slot, Happening::Disconnected { reason, address, since }, step);
@@ -87,7 +87,7 @@ impl DevicePartition {
             }
             PresenceChange::Reaches(device, _, reach) => {
                 self.commands.sessions.apply(change);
-                if let Some(slot) = self.devices.find(device).map(|device| device.slot) {
+                if let Some(slot) = self.devices.slot_of(device) {
                     if reach.is_some() && self.is_subscribed_or_polls(slot, step)? {
                         // What went out before may have gone to another session.
                         self.commands.wide_open.remove(&slot);
@@ -117,8 +117,7 @@ impl DevicePartition {
     pub fn go_on_with_sessions(&mut self, context: &DeviceContext) {
         let sessions = context.sessions.sessions(self.id);
         let mut unsure = context.fleet.connected(self.id);
-        let alive = sessions.connected().filter_map(|device| self.devices.find(device));
-        unsure.extend(alive.map(|device| device.slot));
+        unsure.extend(sessions.connected().filter_map(|device| self.devices.slot_of(device)));
         // In the same order each time: what a run of the simulation does depends on it.
         unsure.sort_unstable();
         unsure.dedup();

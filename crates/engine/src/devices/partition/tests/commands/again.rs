@@ -46,12 +46,11 @@ fn the_entries_of_a_device_are_counted_as_they_come_and_go() {
         value: value.map(Box::from),
     };
     let check = |bench: &Bench, expect: u16| {
-        let device = bench.rig.partition.devices.find(&device()).expect("registered");
-        assert_eq!(
-            bench.rig.view().desired_states(device.slot).expect("readable").len(),
-            usize::from(expect)
-        );
-        assert!(device.desired_states.is_none_or(|count| count == expect), "{:?}", device.desired_states);
+        let devices = &bench.rig.partition.devices;
+        let slot = devices.slot_of(&device()).expect("registered");
+        assert_eq!(bench.rig.view().desired_states(slot).expect("readable").len(), usize::from(expect));
+        let counted = devices.desired_states(slot);
+        assert!(counted.is_none_or(|count| count == expect), "{counted:?}");
     };
     for (content, expect) in [
         (confirmed("a", Some("1")), 1),
