@@ -4,7 +4,10 @@
 //! name for.
 
 use std::collections::BTreeSet;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, mpsc};
+use std::thread;
 
 use syn::visit::{self, Visit};
 
@@ -31,12 +34,34 @@ impl Source {
     }
 }
 
-/// Every Rust file of the tree.
+/// What is asked of every Rust file of the tree.
+type Question = Box<dyn FnOnce(&[Source]) + Send>;
+
+/// Asks something of every Rust file of the tree. All are parsed once in a process, on a thread
+/// that they do not leave: syntax is of one thread.
 ///
 /// # Panics
-/// When one cannot be parsed.
-#[must_use]
-pub fn sources() -> Vec<Source> {
+/// When a file cannot be parsed, and when `ask` panics.
+pub fn of_sources<T: Send + 'static>(ask: impl FnOnce(&[Source]) -> T + Send + 'static) -> T {
+    static QUESTIONS: LazyLock<mpsc::Sender<Question>> = LazyLock::new(|| {
+        let (questions, asked) = mpsc::channel::<Question>();
+        thread::spawn(move || {
+            let sources = sources();
+            asked.into_iter().for_each(|question| question(&sources));
+        });
+        questions
+    });
+    const PARSED: &str = "every file can be parsed";
+    let (answer, answered) = mpsc::channel();
+    let question = move |sources: &[Source]| {
+        // Nobody waits for an answer only where the test that asked is gone.
+        let _unheard = answer.send(panic::catch_unwind(AssertUnwindSafe(|| ask(sources))));
+    };
+    QUESTIONS.send(Box::new(question)).expect(PARSED);
+    answered.recv().expect(PARSED).unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+}
+
+fn sources() -> Vec<Source> {
     let parse = |path: PathBuf| {
         let text = tree::read(&path);
         let syntax = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

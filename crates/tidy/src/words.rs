@@ -29,9 +29,9 @@ pub struct Words {
 
 /// The words of all files that are not test code.
 #[must_use]
-pub fn words(sources: &[Source]) -> Words {
+pub fn words<'a>(sources: impl Iterator<Item = &'a Source>) -> Words {
     let mut found = Words::default();
-    for source in sources.iter().filter(|source| !source.is_test_code && source.crate_name() != "tidy") {
+    for source in sources.filter(|source| !source.is_test_code && source.crate_name() != "tidy") {
         let mut finder = WordFinder { constants: constants(&source.syntax), ..WordFinder::default() };
         finder.visit_file(&source.syntax);
         found.codes.append(&mut finder.words.codes);
@@ -203,7 +203,7 @@ mod tests {
         "#;
         let syntax = syn::parse_file(text).expect("Rust");
         let source = Source { path: "x.rs".into(), text: text.to_owned(), syntax, is_test_code: false };
-        let found = words(&[source]);
+        let found = words([source].iter());
         let codes: Vec<_> = found.codes.iter().map(String::as_str).collect();
         assert_eq!(codes, ["invalid_id", "too_long", "unknown_topic", "unreadable"]);
         assert_eq!(found.metrics, ["fieldpost_*_reports".to_owned(), "fieldpost_x_y".to_owned()].into());

@@ -18,9 +18,9 @@ fn told(heading: &str) -> BTreeSet<String> {
 }
 
 fn given() -> Words {
-    let mut sources = rust::sources();
-    sources.retain(|source| !source.path.starts_with(NEVER_SERVED));
-    words::words(&sources)
+    rust::of_sources(|sources| {
+        words::words(sources.iter().filter(|source| !source.path.starts_with(NEVER_SERVED)))
+    })
 }
 
 #[test]

@@ -74,9 +74,9 @@ fn at(path: &Path, line: usize) -> String {
     format!("{}:{line}", path.display())
 }
 
-fn wide_lines() -> Found {
+fn wide_lines(sources: &[Source]) -> Found {
     let mut offences = Vec::new();
-    for source in rust::sources() {
+    for source in sources {
         let wide =
             comments::comment_lines(&source.text).filter(|(_, line)| line.chars().count() > COLUMNS_MAX);
         offences.extend(wide.map(|(line, _)| (source.crate_name().to_owned(), at(&source.path, line))));
@@ -90,9 +90,9 @@ fn wide_lines() -> Found {
     by_crate(offences)
 }
 
-fn sentences_over(words_max: usize) -> Found {
+fn sentences_over(words_max: usize, sources: &[Source]) -> Found {
     let mut offences = Vec::new();
-    for source in rust::sources() {
+    for source in sources {
         let long = comments::sentences_of_comments(&source.text);
         let long = long.into_iter().filter(|sentence| sentence.words.len() > words_max);
         let place = source.crate_name().to_owned();
@@ -107,9 +107,9 @@ fn sentences_over(words_max: usize) -> Found {
 }
 
 /// Types of product code with a name that another has too, each but the first in order of path.
-fn shared_names() -> Found {
+fn shared_names(sources: &[Source]) -> Found {
     let mut names: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
-    for source in rust::sources().iter().filter(|source| !source.is_test_code && is_product(source)) {
+    for source in sources.iter().filter(|source| !source.is_test_code && is_product(source)) {
         for name in type_names(&source.syntax.items) {
             let place = (source.crate_name().to_owned(), source.path.display().to_string());
             names.entry(name).or_default().push(place);
@@ -144,12 +144,12 @@ fn type_names(items: &[Item]) -> Vec<String> {
 
 /// What has a name that was given up: types, traits, modules, functions, fields and variants, of
 /// tests too, and files of the console.
-fn old_names() -> Found {
+fn old_names(sources: &[Source]) -> Found {
     let mut offences = Vec::new();
-    for source in rust::sources() {
-        let items = names::declared_names(&source).into_iter();
+    for source in sources {
+        let items = names::declared_names(source).into_iter();
         let items = items.map(|declared| (names::better_name(&declared.name), declared));
-        let members = names::declared_members(&source).into_iter();
+        let members = names::declared_members(source).into_iter();
         let members = members.map(|declared| (names::better_member(&declared.name), declared));
         for (better, declared) in items.chain(members) {
             let Some(better) = better else { continue };
@@ -175,8 +175,8 @@ fn other_module_style() -> Found {
     }))
 }
 
-fn copied_lines() -> Found {
-    let found = copies::copies(&rust::sources()).into_iter();
+fn copied_lines(sources: &[Source]) -> Found {
+    let found = copies::copies(sources).into_iter();
     by_crate(found.map(|(pair, line)| {
         let place = pair.other.iter().nth(1).map(|name| name.to_string_lossy().into_owned());
         (place.unwrap_or_default(), format!("{}: {}", at(&pair.one, line), pair.other.display()))
@@ -186,15 +186,30 @@ fn copied_lines() -> Found {
 /// One test, since each of them writes the whole file when it is told to.
 #[test]
 fn ratchets_do_not_turn_back() {
-    check(
-        "wide_lines",
-        "comments, and lines of pages with several sentences, have 100 columns at most",
-        &wide_lines(),
-    );
-    check("sentences_over_30_words", "a sentence has 30 words at most", &sentences_over(WORDS_MAX));
-    check("sentences_over_25_words", "a sentence has about 25 words", &sentences_over(EASY_WORDS_MAX));
-    check("old_names", "a name that was given up does not come back", &old_names());
-    check("shared_names", "a type's name is its own", &shared_names());
-    check("mod_rs", "a module is `name.rs` beside `name/`", &other_module_style());
-    check("copied_lines", "what two crates need is written once", &copied_lines());
+    let found = rust::of_sources(|sources| {
+        [
+            (
+                "wide_lines",
+                "comments, and lines of pages with several sentences, have 100 columns at most",
+                wide_lines(sources),
+            ),
+            (
+                "sentences_over_30_words",
+                "a sentence has 30 words at most",
+                sentences_over(WORDS_MAX, sources),
+            ),
+            (
+                "sentences_over_25_words",
+                "a sentence has about 25 words",
+                sentences_over(EASY_WORDS_MAX, sources),
+            ),
+            ("old_names", "a name that was given up does not come back", old_names(sources)),
+            ("shared_names", "a type's name is its own", shared_names(sources)),
+            ("mod_rs", "a module is `name.rs` beside `name/`", other_module_style()),
+            ("copied_lines", "what two crates need is written once", copied_lines(sources)),
+        ]
+    });
+    for (measure, what, found) in found {
+        check(measure, what, &found);
+    }
 }

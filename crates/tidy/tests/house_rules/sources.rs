@@ -50,9 +50,11 @@ const WORDS_OF_MACHINES: [&str; 14] = [
     "stream",
 ];
 
-fn offenders(offends: impl Fn(&Source) -> bool) -> Vec<String> {
-    let sources = rust::sources();
-    sources.iter().filter(|source| offends(source)).map(|source| source.path.display().to_string()).collect()
+fn offenders(offends: impl Fn(&Source) -> bool + Send + 'static) -> Vec<String> {
+    rust::of_sources(move |sources| {
+        let offenders = sources.iter().filter(|source| offends(source));
+        offenders.map(|source| source.path.display().to_string()).collect()
+    })
 }
 
 #[test]
@@ -64,17 +66,17 @@ fn every_module_begins_by_saying_what_it_is_for() {
 fn no_file_is_too_long() {
     let limit = |source: &Source| if source.is_test_code { TEST_LINES_MAX } else { LINES_MAX };
     let rule = format!("at most {LINES_MAX} lines, {TEST_LINES_MAX} of tests");
-    assert_none(&rule, &offenders(|source| source.text.lines().count() > limit(source)));
+    assert_none(&rule, &offenders(move |source| source.text.lines().count() > limit(source)));
 }
 
 #[test]
 fn every_file_is_compiled() {
-    let sources = rust::sources();
-    let declared: BTreeSet<PathBuf> =
-        sources.iter().flat_map(rust::declared_files).map(|file| file.path).collect();
-    let dead = |source: &&Source| !rust::is_target_root(&source.path) && !declared.contains(&source.path);
-    let dead: Vec<_> = sources.iter().filter(dead).map(|source| source.path.display().to_string()).collect();
-    assert_none("a `mod` leads to every file", &dead);
+    let declared: BTreeSet<PathBuf> = rust::of_sources(|sources| {
+        sources.iter().flat_map(rust::declared_files).map(|file| file.path).collect()
+    });
+    let is_dead =
+        move |source: &Source| !rust::is_target_root(&source.path) && !declared.contains(&source.path);
+    assert_none("a `mod` leads to every file", &offenders(is_dead));
 }
 
 #[test]
@@ -94,7 +96,7 @@ fn rules_know_no_clock_no_file_and_no_thread() {
                 == forbidden.len()
         })
     };
-    let offends = |source: &Source| {
+    let offends = move |source: &Source| {
         PURE_CRATES.contains(&source.crate_name())
             && !source.is_test_code
             && source.path.iter().nth(2).is_some_and(|folder| folder == "src")
@@ -105,11 +107,11 @@ fn rules_know_no_clock_no_file_and_no_thread() {
 
 #[test]
 fn the_table_engine_is_known_to_one_module() {
-    let sources = rust::sources();
     let knows = |source: &&Source| {
         rust::paths(source).iter().any(|path| path.first().is_some_and(|first| first == "redb"))
     };
-    let modules: BTreeSet<_> = sources.iter().filter(knows).map(top_module).collect();
+    let modules: BTreeSet<_> =
+        rust::of_sources(move |sources| sources.iter().filter(knows).map(top_module).collect());
     assert!(modules.len() <= 1, "redb is used in more than one module: {modules:?}");
     assert!(
         modules.iter().all(|module| module.starts_with("store/")),
@@ -130,7 +132,7 @@ fn the_engine_sees_only_the_port_of_the_store() {
     let port = tree::read("crates/store/src/lib.rs".as_ref());
     assert!(port.contains("pub mod port;"), "the port is a module of its own");
     let hidden = ["embedded", "memory"];
-    let offends = |source: &Source| {
+    let offends = move |source: &Source| {
         let behind = |path: &Vec<String>| {
             path.first().is_some_and(|first| first == "store")
                 && path.get(1).is_some_and(|second| hidden.contains(&second.as_str()))
@@ -152,7 +154,7 @@ fn the_kernel_of_the_engine_names_no_machine() {
         // A name alone may be that of a variable.
         (is_above && path.len() > 1) || leaves
     };
-    let offends = |source: &Source| {
+    let offends = move |source: &Source| {
         // The folder, and the file beside it.
         source.path.with_extension("").starts_with("crates/engine/src/kernel")
             && (rust::paths(source).iter().any(reaches_out)

@@ -1,40 +1,45 @@
 //! What every test keeps to: it runs, it can fail, and it waits for signals instead of sleeping.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use tidy::assert_none;
-use tidy::rust::{self, Function, Source};
+use tidy::rust::{self, Function};
 
-fn all() -> Vec<(Source, Vec<Function>)> {
-    let with_functions = |source: Source| {
-        let functions = rust::functions(&source);
-        (source, functions)
-    };
-    rust::sources().into_iter().map(with_functions).collect()
+/// A file and its functions.
+struct File {
+    path: PathBuf,
+    crate_name: String,
+    functions: Vec<Function>,
 }
 
-fn at(source: &Source, function: &Function) -> String {
-    format!("{}:{}: {}", source.path.display(), function.line, function.name)
+impl File {
+    fn at(&self, function: &Function) -> String {
+        format!("{}:{}: {}", self.path.display(), function.line, function.name)
+    }
+
+    fn offenders(&self, offends: impl Fn(&Function) -> bool) -> Vec<String> {
+        let offenders = self.functions.iter().filter(|function| offends(function));
+        offenders.map(|function| self.at(function)).collect()
+    }
 }
 
-fn offenders(offends: impl Fn(&Function) -> bool) -> Vec<String> {
-    let all = all();
-    let of_file = |(source, functions): &(Source, Vec<Function>)| {
-        functions
-            .iter()
-            .filter(|function| offends(function))
-            .map(|function| at(source, function))
-            .collect::<Vec<_>>()
-    };
-    all.iter().flat_map(of_file).collect()
+fn all() -> Vec<File> {
+    rust::of_sources(|sources| {
+        let files = sources.iter().map(|source| File {
+            path: source.path.clone(),
+            crate_name: source.crate_name().to_owned(),
+            functions: rust::functions(source),
+        });
+        files.collect()
+    })
 }
 
 #[test]
 fn no_test_is_ignored() {
-    assert_none(
-        "a test that does not run shows nothing",
-        &offenders(|function| function.attributes.contains("ignore")),
-    );
+    let is_ignored = |function: &Function| function.attributes.contains("ignore");
+    let ignored: Vec<_> = all().iter().flat_map(|file| file.offenders(is_ignored)).collect();
+    assert_none("a test that does not run shows nothing", &ignored);
 }
 
 /// Where tests pause the runtime's clock, what sleeps only moves that clock.
@@ -42,12 +47,10 @@ fn no_test_is_ignored() {
 fn no_test_sleeps() {
     let calls = |function: &Function, what: &str| function.in_test_code && function.calls.contains(what);
     let mut offences = Vec::new();
-    for (source, functions) in all() {
-        if functions.iter().any(|function| calls(function, "pause")) {
-            continue;
+    for file in all() {
+        if !file.functions.iter().any(|function| calls(function, "pause")) {
+            offences.extend(file.offenders(|function| calls(function, "sleep")));
         }
-        let sleepers = functions.iter().filter(|function| calls(function, "sleep"));
-        offences.extend(sleepers.map(|function| at(&source, function)));
     }
     assert_none("a test waits for a signal or a condition", &offences);
 }
@@ -58,12 +61,11 @@ fn no_test_sleeps() {
 fn every_test_can_fail() {
     let all = all();
     let mut offences = Vec::new();
-    for crate_name in all.iter().map(|(source, _)| source.crate_name()).collect::<BTreeSet<_>>() {
+    for crate_name in all.iter().map(|file| &file.crate_name).collect::<BTreeSet<_>>() {
         let asserting = asserting_functions(&all, crate_name);
-        for (source, functions) in all.iter().filter(|(source, _)| source.crate_name() == crate_name) {
-            let silent =
-                functions.iter().filter(|function| function.is_test() && !can_fail(function, &asserting));
-            offences.extend(silent.map(|function| at(source, function)));
+        let is_silent = |function: &Function| function.is_test() && !can_fail(function, &asserting);
+        for file in all.iter().filter(|file| file.crate_name == *crate_name) {
+            offences.extend(file.offenders(is_silent));
         }
     }
     assert_none("a test asserts something", &offences);
@@ -79,14 +81,14 @@ fn can_fail(function: &Function, asserting: &BTreeSet<String>) -> bool {
 
 /// The names of what a test of a crate may rely on to fail it, found by going on until nothing is
 /// added.
-fn asserting_functions(all: &[(Source, Vec<Function>)], crate_name: &str) -> BTreeSet<String> {
+fn asserting_functions(all: &[File], crate_name: &str) -> BTreeSet<String> {
     let mut asserting = BTreeSet::new();
     loop {
         let before = asserting.len();
-        for (source, functions) in all {
-            for function in functions {
+        for file in all {
+            for function in &file.functions {
                 let named_so = function.name.starts_with("check") || function.name.starts_with("assert");
-                let usable = named_so || (function.in_test_code && source.crate_name() == crate_name);
+                let usable = named_so || (function.in_test_code && file.crate_name == crate_name);
                 if usable && !function.is_test() && can_fail(function, &asserting) {
                     asserting.insert(function.name.clone());
                 }
