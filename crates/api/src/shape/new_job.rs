@@ -14,7 +14,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use super::members::{Body, Grammar, GrammarField, Members, payload_of};
 use super::payload;
-use crate::fields::{Fields, any_whole, count, duration, not_nothing, some_duration, string, time};
+use crate::fields::{Fields, count, duration, not_nothing, some_duration, string, time, whole_within};
 use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
 
 /// The words for what is done where an alias is held.
@@ -181,10 +181,11 @@ fn text(name: &str, json: &str) -> Result<CompactString, Problem> {
 }
 
 fn tries(name: &str, json: &str) -> Result<u32, Problem> {
-    let number = any_whole(name, json, &(1..=JOB_TRIES_MAX.into()))?;
-    u32::try_from(number).ok().filter(|number| (1..=JOB_TRIES_MAX).contains(number)).ok_or_else(|| {
-        let detail = format!("{name} is {number}; it must be 1 to {JOB_TRIES_MAX}");
-        Problem::not_allowed("invalid_tries", detail)
+    let tries = whole_within(name, json, &(1..=JOB_TRIES_MAX.into()));
+    let is_whole = !json.contains(['.', 'e', 'E']);
+    tries.map(|tries| tries as u32).map_err(|problem| match problem.code {
+        "invalid_number" if is_whole => Problem::not_allowed("invalid_tries", problem.detail),
+        _ => problem,
     })
 }
 
@@ -264,6 +265,8 @@ mod tests {
             (r#"{"payload":1,"run_at":"2999-01-01T00:00:00Z"}"#, "invalid_time", "ten years"),
             (r#"{"payload":1,"ttl":"0s"}"#, "invalid_duration", "ttl"),
             (r#"{"payload":1,"tries":0}"#, "invalid_tries", "tries is 0"),
+            (r#"{"payload":1,"tries":-1}"#, "invalid_tries", "tries is -1"),
+            (r#"{"payload":1,"tries":1000001}"#, "invalid_tries", "1 to 1000000"),
             (r#"{"payload":1,"tries":1.5}"#, "invalid_number", "1.5"),
             (r#"{"payload":1,"tries":"1"}"#, "wrong_type", "tries is a string"),
             (r#"{"payload":1,"on_conflict":"merge"}"#, "unknown_word", "reject, keep, replace"),

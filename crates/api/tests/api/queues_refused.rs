@@ -83,7 +83,7 @@ async fn a_job_that_may_not_be_is_refused() {
 async fn a_value_that_is_out_of_range_is_refused_with_what_would_be_right() {
     let server = Server::start().await;
     let rows: &[(&str, u16, &str, &str)] = &[
-        (r#"{"payload":1,"tries":-1}"#, 422, "invalid_number", "1 to 1000000"),
+        (r#"{"payload":1,"tries":-1}"#, 422, "invalid_tries", "1 to 1000000"),
         (r#"{"payload":1,"every":"0s"}"#, 422, "invalid_duration", r#""0s"; it must be at least "1s""#),
         (r#"{"payload":1,"every":"999ms"}"#, 422, "invalid_schedule", r#""999ms"; it must be at least "1s""#),
         (r#"{"payload":1,"run_at":"9999-12-31T23:59:59Z"}"#, 422, "invalid_time", "\"9999-12-31T23:59:59Z\""),
