@@ -17,7 +17,7 @@ impl Timestamp {
     /// Later than every moment that can be written down.
     pub const MAX: Self = Self(i64::MAX);
     /// The first moment of the year 1, in milliseconds.
-    const WRITABLE_MIN: i64 = -62_135_596_800_000;
+    pub const WRITABLE_MIN: i64 = -62_135_596_800_000;
     /// The latest moment that RFC 3339 can write (year 9999), in milliseconds.
     const WRITABLE_MAX: i64 = 253_402_207_199_999;
 

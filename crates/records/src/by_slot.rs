@@ -6,8 +6,8 @@
 
 use crate::DeviceSlot;
 
-/// Slots of a page. Its records alone are one allocation, which is to be one that the allocator
-/// counts as small: jemalloc takes a page of 4 KiB more for each of 16 KiB and above.
+/// Slots of a page. Its records are one allocation, of less than 16 KiB for a resident device: from
+/// there on jemalloc adds 4 KiB to each.
 const PAGE_SLOTS: usize = 128;
 
 /// A record for each of some slots, in order of slot.
@@ -68,16 +68,14 @@ impl<T> BySlot<T> {
         Some(record)
     }
 
-    /// The records in slots behind `after`, in order of slot.
+    /// The records behind `after` with their slots, in order of slot.
     pub fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = (DeviceSlot, &T)> {
-        let (first, within) = after.map_or((0, 0), |slot| place(DeviceSlot(slot.0.saturating_add(1))));
-        let pages = self.pages.iter().enumerate().skip(first);
-        let slots = pages.filter_map(move |(page, of_page)| {
-            let skipped = if page == first { within } else { 0 };
-            let slots = of_page.slots.as_ref()?.iter().enumerate().skip(skipped);
-            Some(slots.map(move |(within, record)| (page * PAGE_SLOTS + within, record.as_ref())))
-        });
-        slots.flatten().filter_map(|(slot, record)| Some((DeviceSlot(slot as u32), record?)))
+        let first = after.map_or(0, |slot| slot.0 as usize + 1);
+        let pages = self.pages.iter().enumerate().skip(first / PAGE_SLOTS);
+        let slots =
+            pages.filter_map(|(page, Page { slots, .. })| Some((page * PAGE_SLOTS..).zip(slots.as_deref()?)));
+        let behind = slots.flatten().skip_while(move |(slot, _)| *slot < first);
+        behind.filter_map(|(slot, record)| Some((DeviceSlot(slot as u32), record.as_ref()?)))
     }
 }
 

@@ -8,7 +8,7 @@ mod packed;
 use base::{Attended, Timestamp, Value, WayIn};
 use records::{Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, Seen, SignReading};
 
-use self::packed::{PackedNumber, PackedReading, PackedTime, Standing};
+use self::packed::{PackedNumber, PackedReading, PackedStatus, PackedTime};
 use crate::Noticed;
 use crate::wheel::Place;
 
@@ -24,16 +24,17 @@ pub(crate) struct Device {
     /// expected.
     silent_from: PackedReading,
     sequence: PackedNumber<5>,
-    /// 0 is the setting.
+    /// 0 stands for the setting `devices.report_interval`.
     report_interval_ms: PackedNumber<5>,
     readings: u32,
-    /// Its neighbours where it waits among the silent.
+    /// The slot before it in its bucket of the wheel.
     pub(crate) before: u32,
+    /// The slot after it there.
     pub(crate) after: u32,
-    standing: Standing,
+    status: PackedStatus,
 }
 
-const _: () = assert!(size_of::<Option<Device>>() == 64, "a device is a line of the processor's cache");
+const _: () = assert!(size_of::<Option<Device>>() == 64, "a device is as long as a line of the cache");
 
 impl Device {
     pub(crate) fn load(profile: &DeviceProfile, state: DeviceState, seen: Option<Seen>) -> Self {
@@ -49,7 +50,7 @@ impl Device {
             readings: seen.map_or(0, |seen| seen.readings),
             before: nowhere.before,
             after: nowhere.after,
-            standing: Standing::new(nowhere.bucket, seen.map(|seen| seen.way), state.connection),
+            status: PackedStatus::new(nowhere.bucket, seen.map(|seen| seen.way), state.connection),
         }
     }
 
@@ -74,16 +75,16 @@ impl Device {
 
     /// Where it waits among the silent.
     pub(crate) fn place(&self) -> Place {
-        Place { before: self.before, after: self.after, bucket: self.standing.bucket() }
+        Place { before: self.before, after: self.after, bucket: self.status.bucket() }
     }
 
     pub(crate) fn set_place(&mut self, place: Place) {
         (self.before, self.after) = (place.before, place.after);
-        self.standing = self.standing.with_bucket(place.bucket);
+        self.status = self.status.with_bucket(place.bucket);
     }
 
     pub(crate) fn connection(&self) -> Connection {
-        self.standing.connection()
+        self.status.connection()
     }
 
     /// The readings kept of it.
@@ -98,7 +99,7 @@ impl Device {
 
     /// The clock that its silence is measured by.
     pub(crate) fn way(&self) -> Option<WayIn> {
-        self.standing.way()
+        self.status.way()
     }
 
     pub(crate) fn set_interval(&mut self, report_interval_ms: Option<u64>) {
@@ -124,14 +125,14 @@ impl Device {
     /// Any sign of life was received.
     pub(crate) fn see(&mut self, now: Timestamp, way: WayIn, attended: Attended) {
         self.seen_at = Some(now).into();
-        self.standing = self.standing.with_way(Some(way));
+        self.status = self.status.with_way(Some(way));
         self.silent_from = attended.into();
     }
 
     /// It is online now; if it was lost, that is a restoration.
     pub(crate) fn greet(&mut self, slot: DeviceSlot, noticed: &mut Vec<Noticed>) {
         let was = self.connection();
-        self.standing = self.standing.with_connection(Connection::Online);
+        self.status = self.status.with_connection(Connection::Online);
         if was == Connection::Lost {
             noticed.push(self.notice(slot, EventKind::Restored, self.value.clone()));
         }
@@ -139,7 +140,7 @@ impl Device {
 
     /// It has been silent for too long.
     pub(crate) fn lose(&mut self, slot: DeviceSlot) -> Noticed {
-        self.standing = self.standing.with_connection(Connection::Lost);
+        self.status = self.status.with_connection(Connection::Lost);
         self.notice(slot, EventKind::Lost, self.value.clone())
     }
 

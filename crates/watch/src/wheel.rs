@@ -15,7 +15,7 @@ const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 10;
 const BUCKETS: usize = LEVELS * SLOTS;
 const NOBODY: u32 = u32::MAX;
-/// A bucket of any wheel is a number in so many bits.
+/// Bits of a bucket's number, counted over all wheels. All of them set is [`NOWHERE`].
 pub(crate) const BUCKET_BITS: u32 = 12;
 const NOWHERE: u16 = (1 << BUCKET_BITS) - 1;
 

@@ -1,8 +1,9 @@
-//! What is kept of a device in fewer bits than it is counted in elsewhere.
+//! The parts of a device in fewer bytes than they take elsewhere.
 //!
-//! A number that does not fit is kept as the greatest that does. None of them gets there. Five
-//! bytes count an event a millisecond for 34 years. Six bytes of milliseconds, from the year 1 on,
-//! reach beyond the year 8900.
+//! What does not fit is kept as the nearest that does. Five bytes hold 34 years of milliseconds: an
+//! interval has ten at most, and no device has an event every millisecond. Six bytes of
+//! milliseconds, from the year 1 on, reach beyond the year 8900. A device that is expected from
+//! later than the year 6400 is expected from then.
 
 use base::{Attended, Timestamp, WayIn};
 use records::Connection;
@@ -33,8 +34,8 @@ impl<const BYTES: usize> PackedNumber<BYTES> {
 pub(super) struct PackedTime(PackedNumber<6>);
 
 impl PackedTime {
-    /// The millisecond before the year 1, the first that can be written down. It stands for none.
-    const NONE: i64 = -62_135_596_800_001;
+    /// Stands for none: the millisecond before the first that can be written.
+    const NONE: i64 = Timestamp::WRITABLE_MIN - 1;
 }
 
 impl From<Option<Timestamp>> for PackedTime {
@@ -56,7 +57,8 @@ impl From<PackedTime> for Option<Timestamp> {
 pub(super) struct PackedReading(PackedNumber<6>);
 
 impl PackedReading {
-    /// The earliest. A device that was last seen elsewhere is expected from before a clock began.
+    /// The earliest that fits. It is below 0, as an imported device may be expected from before a
+    /// clock began.
     const FIRST: i64 = -(1 << 47);
 }
 
@@ -75,47 +77,49 @@ impl From<PackedReading> for Attended {
 /// In which bucket a device waits, which way its latest sign of life came, and whether it is heard
 /// of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing(u16);
+pub(super) struct PackedStatus(u16);
 
-const WAY_BITS: u32 = 2;
-const WAY_SHIFT: u32 = BUCKET_BITS;
-const CONNECTION_SHIFT: u32 = WAY_SHIFT + WAY_BITS;
-const _: () = assert!(CONNECTION_SHIFT + 2 == u16::BITS, "a connection takes two bits");
+const BUCKET: u16 = (1 << BUCKET_BITS) - 1;
+const WAY: u16 = 0b11 << BUCKET_BITS;
+const CONNECTION: u16 = !(BUCKET | WAY);
+const _: () = assert!(CONNECTION.count_ones() == 2 && Connection::ALL.len() <= 4 && WayIn::ALL.len() < 4);
 
-impl Standing {
+impl PackedStatus {
     pub(super) fn new(bucket: u16, way: Option<WayIn>, connection: Connection) -> Self {
-        Self(bucket & Self::mask(0, BUCKET_BITS)).with_way(way).with_connection(connection)
+        Self(0).with_bucket(bucket).with_way(way).with_connection(connection)
     }
 
     pub(super) fn bucket(self) -> u16 {
-        self.0 & Self::mask(0, BUCKET_BITS)
+        self.part(BUCKET)
     }
 
     /// `None` is never.
     pub(super) fn way(self) -> Option<WayIn> {
-        let number = usize::from((self.0 & Self::mask(WAY_SHIFT, WAY_BITS)) >> WAY_SHIFT);
-        number.checked_sub(1).map(|index| WayIn::ALL[index])
+        usize::from(self.part(WAY)).checked_sub(1).map(|index| WayIn::ALL[index])
     }
 
     pub(super) fn connection(self) -> Connection {
-        Connection::ALL[usize::from(self.0 >> CONNECTION_SHIFT)]
+        Connection::ALL[usize::from(self.part(CONNECTION))]
     }
 
     pub(super) fn with_bucket(self, bucket: u16) -> Self {
-        Self::new(bucket, self.way(), self.connection())
+        self.with(BUCKET, bucket)
     }
 
     pub(super) fn with_way(self, way: Option<WayIn>) -> Self {
-        let number = way.map_or(0, |way| 1 + way.index()) as u16;
-        Self(self.0 & !Self::mask(WAY_SHIFT, WAY_BITS) | number << WAY_SHIFT)
+        self.with(WAY, way.map_or(0, |way| 1 + way.index()) as u16)
     }
 
     pub(super) fn with_connection(self, connection: Connection) -> Self {
-        Self(self.0 & !Self::mask(CONNECTION_SHIFT, 2) | (connection as u16) << CONNECTION_SHIFT)
+        self.with(CONNECTION, connection as u16)
     }
 
-    const fn mask(shift: u32, bits: u32) -> u16 {
-        ((1 << bits) - 1) << shift
+    fn part(self, mask: u16) -> u16 {
+        (self.0 & mask) >> mask.trailing_zeros()
+    }
+
+    fn with(self, mask: u16, number: u16) -> Self {
+        Self(self.0 & !mask | (number << mask.trailing_zeros()))
     }
 }
 
@@ -128,8 +132,8 @@ mod tests {
         for (number, kept) in [(0, 0), (7, 7), ((1 << 40) - 1, (1 << 40) - 1), (1 << 40, (1 << 40) - 1)] {
             assert_eq!(PackedNumber::<5>::new(number).get(), kept);
         }
-        // The first and the last moment that a report may carry for as long as six bytes reach.
-        let (first, last) = (-62_135_596_800_000, 219_339_379_910_654);
+        // The first moment that can be written, and the last that six bytes reach.
+        let (first, last) = (Timestamp::WRITABLE_MIN, 219_339_379_910_654);
         for (time, kept) in [
             (None, None),
             (Some(0), Some(0)),
@@ -150,15 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_standing_is_changed_alone() {
+    fn each_part_of_a_status_is_changed_alone() {
         let ways = WayIn::ALL.map(Some).into_iter().chain([None]);
         for (way, connection) in ways.flat_map(|way| Connection::ALL.map(|connection| (way, connection))) {
-            let parts = |standing: Standing| (standing.bucket(), standing.way(), standing.connection());
-            let standing = Standing::new(2_559, way, connection);
-            assert_eq!(parts(standing), (2_559, way, connection));
-            assert_eq!(parts(standing.with_bucket(7)), (7, way, connection));
-            assert_eq!(parts(standing.with_way(None)), (2_559, None, connection));
-            assert_eq!(parts(standing.with_connection(Connection::Lost)), (2_559, way, Connection::Lost));
+            let parts = |status: PackedStatus| (status.bucket(), status.way(), status.connection());
+            let status = PackedStatus::new(2_559, way, connection);
+            assert_eq!(parts(status), (2_559, way, connection));
+            assert_eq!(parts(status.with_bucket(7)), (7, way, connection));
+            assert_eq!(parts(status.with_way(None)), (2_559, None, connection));
+            assert_eq!(parts(status.with_connection(Connection::Lost)), (2_559, way, Connection::Lost));
         }
     }
 }

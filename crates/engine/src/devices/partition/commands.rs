@@ -255,10 +255,7 @@ impl DevicePartition {
         cause: CommandCause,
         step: &DeviceStep<'_>,
     ) -> Result<Command, Problem> {
-        let slot = self.devices.slot_of(device);
-        let (slot, found) = slot
-            .and_then(|slot| Some((slot, self.devices.get(slot)?)))
-            .ok_or_else(|| unknown_device(device))?;
+        let (slot, found) = self.devices.find(device).ok_or_else(|| unknown_device(device))?;
         // What only tells the end of a pick never goes out.
         if cause.pick().is_none() || new.not_before.is_none() {
             (self.settings.check_payload)(self.devices.kind(found), &new.payload)?;

@@ -2,7 +2,8 @@
 //!
 //! Devices with the same clients and labels are a group. A step counts by group, and at its end
 //! spreads each group's counts over the day's records of its members. So a report costs one
-//! increment, however many labels there are.
+//! increment, however many labels there are. Groups also say whom a device is linked to, so that
+//! no device keeps a list of its own.
 
 use base::{Incarnation, Timestamp, hash};
 use records::{CountedOf, Counts, CountsKey, DeviceProfile, Metric, Op};
@@ -19,7 +20,7 @@ const AT_HAND_MAX: usize = 16_384;
 /// The place of a group among [`DeviceGroups`].
 pub(super) type Group = u32;
 
-/// What devices are counted together with: groups of labels and clients that some device has.
+/// Groups of devices by their labels and clients: only those that some device is in.
 #[derive(Debug, Default)]
 pub(super) struct DeviceGroups {
     by_members: HashMap<Box<[CountedOf]>, Group>,
@@ -77,12 +78,12 @@ impl DeviceGroups {
         })
     }
 
-    /// Whether the group's devices are linked to a client.
+    /// Whether the group's devices are linked to this client.
     pub(super) fn are_linked(&self, group: Group, client: Incarnation) -> bool {
         self.members(group).binary_search(&CountedOf::Client(client)).is_ok()
     }
 
-    /// In order.
+    /// Sorted, as [`Self::are_linked`] searches.
     fn members(&self, group: Group) -> &[CountedOf] {
         &self.groups[group as usize].of
     }

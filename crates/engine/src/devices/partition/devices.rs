@@ -16,7 +16,7 @@ const KINDS_MAX: usize = 1_000;
 pub(super) struct ResidentDevice {
     pub(super) id: DeviceId,
     pub(super) incarnation: Incarnation,
-    /// Its labels and linked clients.
+    /// The devices with the same labels and linked clients.
     pub(super) group: Group,
     kind: u16,
     /// Whether its profile has an address: only then the profile is read to tell a client of it.
@@ -31,10 +31,10 @@ pub(super) struct Devices {
     by_slot: BySlot<ResidentDevice>,
     /// Slots by the hash of the id.
     by_id: HashTable<u32>,
-    /// The ids of the latest reports of devices whose reports carry any.
+    /// The ids of a device's latest reports. Apart from it, as most fleets send none.
     report_ids: BySlot<Box<ReportIds>>,
-    /// How many desired entries a device has, where somebody had to know.
-    desired_states: BySlot<u16>,
+    /// How many desired entries a device has, once somebody had to know.
+    desired_state_counts: BySlot<u16>,
     /// Kinds are few; a device keeps an index.
     kinds: Vec<Kind>,
     /// How commands go to devices that say so themselves, which few do.
@@ -61,7 +61,7 @@ impl Devices {
     pub(super) fn remove(&mut self, slot: DeviceSlot) -> Option<ResidentDevice> {
         let device = self.by_slot.remove(slot)?;
         self.report_ids.remove(slot);
-        self.desired_states.remove(slot);
+        self.desired_state_counts.remove(slot);
         self.paces.remove(&slot);
         if let Ok(entry) = self.by_id.find_entry(hash::device_hash(device.id.as_str()), |at| *at == slot.0) {
             entry.remove();
@@ -77,6 +77,11 @@ impl Devices {
 
     pub(super) fn slot_of(&self, id: &DeviceId) -> Option<DeviceSlot> {
         self.slot_of_hashed(id, hash::device_hash(id.as_str()))
+    }
+
+    pub(super) fn find(&self, id: &DeviceId) -> Option<(DeviceSlot, &ResidentDevice)> {
+        let slot = self.slot_of(id)?;
+        Some((slot, self.get(slot)?))
     }
 
     pub(super) fn get(&self, slot: DeviceSlot) -> Option<&ResidentDevice> {
@@ -100,7 +105,7 @@ impl Devices {
         self.report_ids.put(slot, ids);
     }
 
-    /// A report of the device had this id. All that are known now.
+    /// Remembers the id of a report, and gives all that are remembered.
     pub(super) fn add_report_id(&mut self, slot: DeviceSlot, id: u64) -> Box<ReportIds> {
         if self.report_ids.get(slot).is_none() {
             self.report_ids.put(slot, Box::default());
@@ -110,17 +115,17 @@ impl Devices {
         ids.clone()
     }
 
-    pub(super) fn desired_states(&self, slot: DeviceSlot) -> Option<u16> {
-        self.desired_states.get(slot).copied()
+    /// How many desired entries a device has, if they were counted.
+    pub(super) fn desired_state_count(&self, slot: DeviceSlot) -> Option<u16> {
+        self.desired_state_counts.get(slot).copied()
     }
 
-    pub(super) fn desired_states_mut(&mut self, slot: DeviceSlot) -> Option<&mut u16> {
-        self.desired_states.get_mut(slot)
+    pub(super) fn desired_state_count_mut(&mut self, slot: DeviceSlot) -> Option<&mut u16> {
+        self.desired_state_counts.get_mut(slot)
     }
 
-    /// So many desired entries a device has.
-    pub(super) fn set_desired_states(&mut self, slot: DeviceSlot, count: u16) {
-        self.desired_states.put(slot, count);
+    pub(super) fn set_desired_state_count(&mut self, slot: DeviceSlot, count: u16) {
+        self.desired_state_counts.put(slot, count);
     }
 
     /// How commands go to the device, as far as it says so itself.

@@ -90,39 +90,40 @@ impl DevicePartition {
             closing: false,
             head,
         };
-        let mut loaded = Loaded::default();
-        view.device_residents(&mut |resident| partition.take_resident(resident, context, &mut loaded))?;
-        context.fleet.replace(id, loaded.index.loaded());
-        partition.pairs = loaded.pairs.into_iter().collect();
+        let mut collected = Collected::default();
+        view.device_residents(&mut |resident| partition.take_resident(resident, context, &mut collected))?;
+        context.fleet.replace(id, collected.index.loaded());
+        partition.pairs = collected.pairs.into_iter().collect();
         partition.stale = stale_pairs(partition.pairs.values());
-        partition.load_jobs(loaded.jobs, now, store);
+        partition.load_jobs(collected.jobs, now, store);
         partition.outbox.load(&*view)?;
         tell_loaded(id, &partition.outbox, context);
-        Ok(OpenedPartition { partition, orphans: loaded.orphans })
+        Ok(OpenedPartition { partition, orphans: collected.orphans })
     }
 
-    /// A device is taken in as it is read: profiles of all of them take several times the memory.
-    fn take_resident(&mut self, resident: DeviceResident, context: &DeviceContext, loaded: &mut Loaded) {
+    /// Takes a record in as it is read: all profiles at once would take several times the memory.
+    fn take_resident(
+        &mut self,
+        resident: DeviceResident,
+        context: &DeviceContext,
+        collected: &mut Collected,
+    ) {
         match resident {
             DeviceResident::Device(profile, state, seen) => {
                 let group = self.groups.enter(&profile);
                 self.devices.insert(&profile, group);
-                loaded.index.add(&profile, state.connection);
+                collected.index.add(&profile, state.connection);
                 self.watch.load(&profile, state, seen);
                 for client in &profile.clients {
                     match context.directory.get(*client) {
                         Some(client) => drop(self.clients.insert(client.incarnation, client.id.clone())),
-                        None => drop(loaded.orphans.insert(*client)),
+                        None => drop(collected.orphans.insert(*client)),
                     }
                 }
             }
-            DeviceResident::NotificationState(pair) => loaded.pairs.push(*pair),
-            DeviceResident::Job(head) => loaded.jobs.push(*head),
-            DeviceResident::ReportIds(slot, ids) => {
-                if self.devices.get(slot).is_some() {
-                    self.devices.set_report_ids(slot, ids);
-                }
-            }
+            DeviceResident::NotificationState(pair) => collected.pairs.push(*pair),
+            DeviceResident::Job(head) => collected.jobs.push(*head),
+            DeviceResident::ReportIds(slot, ids) => self.devices.set_report_ids(slot, ids),
             DeviceResident::Quarantined(key, cost) => self.quarantine.push(key, cost),
         }
     }
@@ -166,9 +167,9 @@ fn watch_settings(settings: &Settings, seq: u64) -> watch::Settings {
     }
 }
 
-/// What is read with a partition and is not the partition's alone, or waits for the rest.
+/// What is collected while a partition is read, and used once all of it is read.
 #[derive(Default)]
-struct Loaded {
+struct Collected {
     index: LoadingIndex,
     orphans: HashSet<Incarnation>,
     pairs: Vec<NotificationState>,

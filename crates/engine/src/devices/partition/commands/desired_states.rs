@@ -77,7 +77,7 @@ impl DevicePartition {
 
     /// How many entries a device has. They are read once; then the count is kept with the device.
     fn count_desired_states(&mut self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<u16, StoreError> {
-        if let Some(known) = self.devices.desired_states(slot) {
+        if let Some(known) = self.devices.desired_state_count(slot) {
             return Ok(known);
         }
         let durable = step.fetch.view()?.desired_states(slot)?;
@@ -88,7 +88,7 @@ impl DevicePartition {
         let pending =
             self.commands.desired_states.present().filter(|desired_state| desired_state.slot == slot).count();
         let count = u16::try_from(settled + pending).unwrap_or(u16::MAX);
-        self.devices.set_desired_states(slot, count);
+        self.devices.set_desired_state_count(slot, count);
         Ok(count)
     }
 
@@ -224,7 +224,7 @@ impl DevicePartition {
         let says_something = desired_state.desired.is_some()
             || desired_state.confirmed.is_some()
             || desired_state.command.is_some();
-        if let Some(count) = self.devices.desired_states_mut(desired_state.slot) {
+        if let Some(count) = self.devices.desired_state_count_mut(desired_state.slot) {
             *count = *count + u16::from(is_new) - u16::from(!says_something);
         }
         self.commands.desired_states.put(step.seq, place, says_something.then(|| desired_state.clone()));

@@ -228,7 +228,8 @@ impl Partition {
             EventKind::Lost => Some(Metric::Losses),
             EventKind::Restored => None,
         };
-        let clients = device.links.clone();
+        let mut clients = device.links.clone();
+        clients.sort_unstable();
         self.stamped(id, at)?;
         metric.into_iter().for_each(|metric| self.count(id, metric, at));
         for client in clients {

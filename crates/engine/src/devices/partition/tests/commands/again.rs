@@ -49,7 +49,7 @@ fn the_entries_of_a_device_are_counted_as_they_come_and_go() {
         let devices = &bench.rig.partition.devices;
         let slot = devices.slot_of(&device()).expect("registered");
         assert_eq!(bench.rig.view().desired_states(slot).expect("readable").len(), usize::from(expect));
-        let counted = devices.desired_states(slot);
+        let counted = devices.desired_state_count(slot);
         assert!(counted.is_none_or(|count| count == expect), "{counted:?}");
     };
     for (content, expect) in [
