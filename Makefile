@@ -62,7 +62,7 @@ unit: ## the tests of one crate: make unit CRATE=watch
 simulate-long: export SIM_SECONDS ?= 28800
 simulate-long: console ## simulate lives of the server all night; a seed that fails is printed with how to repeat it
 	@scripts/setup build
-	$(CARGO) test $(LOCKED) --release --package fieldpost --test simulation many_lives -- --nocapture
+	$(CARGO) test $(LOCKED) --release --package simulation --test simulation many_lives -- --nocapture
 
 lint: console ## format check and clippy alone
 	@scripts/setup build

@@ -211,7 +211,7 @@ impl<W: Workload> Runs<W> {
 
     fn command(&self, seed: u64, with: &str) -> String {
         let with = if with.is_empty() { String::new() } else { format!("{WITH}=\"{with}\" ") };
-        format!("SEED={seed} {with}cargo test -p fieldpost --test simulation {} -- --nocapture", self.test)
+        format!("SEED={seed} {with}cargo test -p simulation --test simulation {} -- --nocapture", self.test)
     }
 
     /// Runs seeds until there is none left; what each run saw is given to `seen`. How many runs it

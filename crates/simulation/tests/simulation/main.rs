@@ -57,8 +57,8 @@
 //! each with a machine of its own, copy streams to each other in one world.
 //!
 //! # Running it
-//! - `cargo test -p fieldpost --test simulation`: the seeds of CI.
-//! - `SEED=17 cargo test -p fieldpost --test simulation many_lives_keep -- --nocapture`: one run
+//! - `cargo test -p simulation --test simulation`: the seeds of CI.
+//! - `SEED=17 cargo test -p simulation --test simulation many_lives_keep -- --nocapture`: one run
 //!   again, exactly; with `SIM_TRACE=1` every step is printed. `many_lives_of_queues` in its place:
 //!   one with queues; `many_lives_of_both`: one with both; `many_lives_of_commands`: one with
 //!   commands; `many_lives_of_the_registry`: one with notices and operations;
