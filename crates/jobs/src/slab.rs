@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
-/// Records that are allocated together. The list of chunks stays in the cache, and a chunk is less
-/// than 16 KiB: from there on jemalloc adds 4 KiB to each.
+/// Records that are allocated together. The list of chunks stays in the cache, and a chunk has 10
+/// KiB at most. To one of more than 14 KiB jemalloc adds a page of 4 KiB.
 const CHUNK_RECORDS: usize = 128;
 /// Handles leave the highest bit free for whoever stores them.
 const HANDLES_MAX: u32 = u32::MAX >> 1;

@@ -6,8 +6,8 @@
 
 use crate::DeviceSlot;
 
-/// Slots of a page. Its records are one allocation, of less than 16 KiB for a resident device: from
-/// there on jemalloc adds 4 KiB to each.
+/// Slots of a page. Its records are one allocation, of 8 KiB at most for a device. To one of more
+/// than 14 KiB jemalloc adds a page of 4 KiB.
 const PAGE_SLOTS: usize = 128;
 
 /// A record for each of some slots, in order of slot.

@@ -8,7 +8,7 @@ mod packed;
 use base::{Attended, Timestamp, Value, WayIn};
 use records::{Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, Seen, SignReading};
 
-use self::packed::{PackedNumber, PackedReading, PackedStatus, PackedTime};
+use self::packed::{PackedReading, PackedStatus, PackedTime, U40};
 use crate::Noticed;
 use crate::wheel::Place;
 
@@ -23,9 +23,9 @@ pub(crate) struct Device {
     /// What its clock showed at its latest sign of life; for a device never seen, from where it is
     /// expected.
     silent_from: PackedReading,
-    sequence: PackedNumber<5>,
+    sequence: U40,
     /// 0 stands for the setting `devices.report_interval`.
-    report_interval_ms: PackedNumber<5>,
+    report_interval_ms: U40,
     readings: u32,
     /// The slot before it in its bucket of the wheel.
     pub(crate) before: u32,
@@ -45,8 +45,8 @@ impl Device {
             newest_ts: seen.and_then(|seen| seen.newest_ts).into(),
             seen_at: seen.map(|seen| seen.at).into(),
             silent_from: seen.map_or(profile.expected_from, |seen| seen.attended).into(),
-            sequence: PackedNumber::new(state.sequence),
-            report_interval_ms: PackedNumber::new(profile.report_interval_ms.unwrap_or(0)),
+            sequence: state.sequence.into(),
+            report_interval_ms: profile.report_interval_ms.unwrap_or(0).into(),
             readings: seen.map_or(0, |seen| seen.readings),
             before: nowhere.before,
             after: nowhere.after,
@@ -59,7 +59,7 @@ impl Device {
             value: self.value.clone(),
             changed_at: self.changed_at.into(),
             connection: self.connection(),
-            sequence: self.sequence.get(),
+            sequence: self.sequence.into(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Device {
     }
 
     pub(crate) fn set_interval(&mut self, report_interval_ms: Option<u64>) {
-        self.report_interval_ms = PackedNumber::new(report_interval_ms.unwrap_or(0));
+        self.report_interval_ms = report_interval_ms.unwrap_or(0).into();
     }
 
     pub(crate) fn expect_from(&mut self, expected_from: Attended) {
@@ -114,7 +114,7 @@ impl Device {
 
     /// The reading of its clock at which its silence has lasted too long.
     pub(crate) fn deadline(&self, default_interval_ms: u64, grace_ms: u64) -> Attended {
-        let interval_ms = match self.report_interval_ms.get() {
+        let interval_ms = match u64::from(self.report_interval_ms) {
             0 => default_interval_ms,
             own => own,
         };
@@ -158,7 +158,9 @@ impl Device {
         let newest = self.newest_ts();
         let for_history_only = ts.is_some_and(|ts| Some(ts) < newest);
         let changed = !for_history_only && self.value.as_ref() != Some(&value);
-        self.newest_ts = newest.max(ts).into();
+        if ts > newest {
+            self.newest_ts = ts.into();
+        }
         if changed {
             let previous = self.value.replace(value.clone());
             self.changed_at = Some(ts.unwrap_or(now)).into();
@@ -168,8 +170,8 @@ impl Device {
     }
 
     fn notice(&mut self, slot: DeviceSlot, kind: EventKind, previous: Option<Value>) -> Noticed {
-        let sequence = self.sequence.get() + 1;
-        self.sequence = PackedNumber::new(sequence);
+        let sequence = u64::from(self.sequence) + 1;
+        self.sequence = sequence.into();
         Noticed { slot, kind, sequence, value: self.value.clone(), previous }
     }
 }

@@ -10,67 +10,92 @@ use records::Connection;
 
 use crate::wheel::BUCKET_BITS;
 
-/// A number in so many bytes.
+/// A number in five bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PackedNumber<const BYTES: usize>([u8; BYTES]);
+#[repr(C, packed)]
+pub(super) struct U40 {
+    low: u32,
+    high: u8,
+}
 
-impl<const BYTES: usize> PackedNumber<BYTES> {
-    const MAX: u64 = (1 << (8 * BYTES)) - 1;
+/// A number in six bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, packed(2))]
+pub(super) struct U48 {
+    low: u32,
+    high: u16,
+}
 
-    pub(super) fn new(number: u64) -> Self {
-        let bytes = number.min(Self::MAX).to_le_bytes();
-        Self(std::array::from_fn(|at| bytes[at]))
+impl From<u64> for U40 {
+    fn from(number: u64) -> Self {
+        let number = number.min((1 << 40) - 1);
+        Self { low: number as u32, high: (number >> 32) as u8 }
+    }
+}
+
+impl From<U40> for u64 {
+    fn from(number: U40) -> Self {
+        Self::from(number.high) << 32 | Self::from(number.low)
+    }
+}
+
+impl U48 {
+    const MAX: i64 = (1 << 48) - 1;
+
+    /// Of a number that fits.
+    fn new(number: i64) -> Self {
+        Self { low: number as u32, high: (number >> 32) as u16 }
     }
 
-    pub(super) fn get(self) -> u64 {
-        let mut bytes = [0; 8];
-        bytes[..BYTES].copy_from_slice(&self.0);
-        u64::from_le_bytes(bytes)
+    fn get(self) -> i64 {
+        i64::from(self.high) << 32 | i64::from(self.low)
     }
 }
 
 /// A moment or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PackedTime(PackedNumber<6>);
+pub(super) struct PackedTime(U48);
 
 impl PackedTime {
+    const FIRST: i64 = Timestamp::WRITABLE_MIN;
     /// Stands for none: the millisecond before the first that can be written.
-    const NONE: i64 = Timestamp::WRITABLE_MIN - 1;
+    const NONE: i64 = Self::FIRST - 1;
+    const LAST: i64 = Self::NONE + U48::MAX;
 }
 
 impl From<Option<Timestamp>> for PackedTime {
     fn from(time: Option<Timestamp>) -> Self {
-        let since = time.map_or(0, |time| time.0.saturating_sub(Self::NONE).max(1));
-        Self(PackedNumber::new(since.unsigned_abs()))
+        Self(U48::new(time.map_or(0, |time| time.0.clamp(Self::FIRST, Self::LAST) - Self::NONE)))
     }
 }
 
 impl From<PackedTime> for Option<Timestamp> {
     fn from(time: PackedTime) -> Self {
-        let since = time.0.get().cast_signed();
+        let since = time.0.get();
         (since != 0).then_some(Timestamp(PackedTime::NONE + since))
     }
 }
 
 /// A reading of an attended clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PackedReading(PackedNumber<6>);
+pub(super) struct PackedReading(U48);
 
 impl PackedReading {
     /// The earliest that fits. It is below 0, as an imported device may be expected from before a
     /// clock began.
     const FIRST: i64 = -(1 << 47);
+    const LAST: i64 = Self::FIRST + U48::MAX;
 }
 
 impl From<Attended> for PackedReading {
     fn from(reading: Attended) -> Self {
-        Self(PackedNumber::new(reading.0.saturating_sub(Self::FIRST).max(0).unsigned_abs()))
+        Self(U48::new(reading.0.clamp(Self::FIRST, Self::LAST) - Self::FIRST))
     }
 }
 
 impl From<PackedReading> for Attended {
     fn from(reading: PackedReading) -> Self {
-        Self(PackedReading::FIRST + reading.0.get().cast_signed())
+        Self(PackedReading::FIRST + reading.0.get())
     }
 }
 
@@ -82,7 +107,7 @@ pub(super) struct PackedStatus(u16);
 const BUCKET: u16 = (1 << BUCKET_BITS) - 1;
 const WAY: u16 = 0b11 << BUCKET_BITS;
 const CONNECTION: u16 = !(BUCKET | WAY);
-const _: () = assert!(CONNECTION.count_ones() == 2 && Connection::ALL.len() <= 4 && WayIn::ALL.len() < 4);
+const _: () = assert!(CONNECTION.count_ones() == 2 && Connection::ALL.len() == 3 && WayIn::ALL.len() == 3);
 
 impl PackedStatus {
     pub(super) fn new(bucket: u16, way: Option<WayIn>, connection: Connection) -> Self {
@@ -95,11 +120,20 @@ impl PackedStatus {
 
     /// `None` is never.
     pub(super) fn way(self) -> Option<WayIn> {
-        usize::from(self.part(WAY)).checked_sub(1).map(|index| WayIn::ALL[index])
+        match self.part(WAY) {
+            0 => None,
+            1 => Some(WayIn::Mqtt),
+            2 => Some(WayIn::Http),
+            _ => Some(WayIn::Amqp),
+        }
     }
 
     pub(super) fn connection(self) -> Connection {
-        Connection::ALL[usize::from(self.part(CONNECTION))]
+        match self.part(CONNECTION) {
+            0 => Connection::NeverSeen,
+            1 => Connection::Online,
+            _ => Connection::Lost,
+        }
     }
 
     pub(super) fn with_bucket(self, bucket: u16) -> Self {
@@ -130,7 +164,7 @@ mod tests {
     #[test]
     fn what_fits_comes_back_and_the_rest_is_the_nearest_that_fits() {
         for (number, kept) in [(0, 0), (7, 7), ((1 << 40) - 1, (1 << 40) - 1), (1 << 40, (1 << 40) - 1)] {
-            assert_eq!(PackedNumber::<5>::new(number).get(), kept);
+            assert_eq!(u64::from(U40::from(number)), kept);
         }
         // The first moment that can be written, and the last that six bytes reach.
         let (first, last) = (Timestamp::WRITABLE_MIN, 219_339_379_910_654);
