@@ -191,6 +191,19 @@ pub(crate) fn whole_within(name: &str, json: &str, range: &RangeInclusive<u64>) 
     if range.contains(&number) { Ok(number) } else { Err(out_of_range(name, json, range)) }
 }
 
+/// The same, where a whole number that is out of the range has a refusal of its own.
+pub(crate) fn whole_or(
+    name: &str,
+    json: &str,
+    range: &RangeInclusive<u64>,
+    refusal: impl FnOnce(String) -> Problem,
+) -> Result<u64, Problem> {
+    whole_within(name, json, range).map_err(|problem| {
+        let is_whole = problem.code == "invalid_number" && !json.contains(['.', 'e', 'E']);
+        if is_whole { refusal(problem.detail) } else { problem }
+    })
+}
+
 /// A whole number. Whether it is in the range is not decided here, but the refusal of what is none
 /// names that.
 pub(crate) fn any_whole(name: &str, json: &str, range: &RangeInclusive<u64>) -> Result<u64, Problem> {

@@ -13,7 +13,7 @@ use utoipa::openapi::Schema;
 
 use super::text::{Data, Time, of_millis};
 use crate::fields::{
-    Fields, any_whole, duration, label_changes, labels, report_interval, string, strings, time, within,
+    Fields, duration, label_changes, labels, report_interval, string, strings, time, whole_or, within,
 };
 use crate::openapi::words;
 use crate::row::{Cells, Row};
@@ -215,7 +215,10 @@ pub(crate) fn change_of_device(text: &str) -> Result<DevicePatch, Problem> {
 
 fn pace(name: &str, json: &str) -> Result<PaceChange, Problem> {
     within(name, json, ("an object with window and gap, or null", &["window", "gap"]), |fields| {
-        let window = |name: &str, json: &str| any_whole(name, json, &(1..=COMMANDS_IN_FLIGHT_MAX.into()));
+        let window = |name: &str, json: &str| {
+            let refusal = |detail| Problem::not_allowed("invalid_pace", detail);
+            whole_or(name, json, &(1..=COMMANDS_IN_FLIGHT_MAX.into()), refusal)
+        };
         Ok(PaceChange { in_flight: fields.patch("window", window)?, gap: fields.patch("gap", duration)? })
     })
 }

@@ -14,7 +14,7 @@ use utoipa::openapi::{RefOr, Schema};
 
 use super::members::{Body, Grammar, GrammarField, Members, payload_of};
 use super::payload;
-use crate::fields::{Fields, count, duration, not_nothing, some_duration, string, time, whole_within};
+use crate::fields::{Fields, count, duration, not_nothing, some_duration, string, time, whole_or};
 use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
 
 /// The words for what is done where an alias is held.
@@ -181,12 +181,8 @@ fn text(name: &str, json: &str) -> Result<CompactString, Problem> {
 }
 
 fn tries(name: &str, json: &str) -> Result<u32, Problem> {
-    let tries = whole_within(name, json, &(1..=JOB_TRIES_MAX.into()));
-    let is_whole = !json.contains(['.', 'e', 'E']);
-    tries.map(|tries| tries as u32).map_err(|problem| match problem.code {
-        "invalid_number" if is_whole => Problem::not_allowed("invalid_tries", problem.detail),
-        _ => problem,
-    })
+    let refusal = |detail| Problem::not_allowed("invalid_tries", detail);
+    whole_or(name, json, &(1..=JOB_TRIES_MAX.into()), refusal).map(|tries| tries as u32)
 }
 
 fn schedule(name: &str, json: &str) -> Result<CompactString, Problem> {
@@ -267,7 +263,9 @@ mod tests {
             (r#"{"payload":1,"tries":0}"#, "invalid_tries", "tries is 0"),
             (r#"{"payload":1,"tries":-1}"#, "invalid_tries", "tries is -1"),
             (r#"{"payload":1,"tries":1000001}"#, "invalid_tries", "1 to 1000000"),
+            (r#"{"payload":1,"tries":99999999999999999999}"#, "invalid_tries", "1 to 1000000"),
             (r#"{"payload":1,"tries":1.5}"#, "invalid_number", "1.5"),
+            (r#"{"payload":1,"tries":1e3}"#, "invalid_number", "1e3"),
             (r#"{"payload":1,"tries":"1"}"#, "wrong_type", "tries is a string"),
             (r#"{"payload":1,"on_conflict":"merge"}"#, "unknown_word", "reject, keep, replace"),
             (r#"{"payload":1,"every":"1m","cron":"* * * * *"}"#, "conflicting_fields", "every and cron"),

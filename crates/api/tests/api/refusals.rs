@@ -110,7 +110,7 @@ async fn a_device_that_may_not_be_is_refused() {
             (r#"{"id":"a","commands":1}"#, 422, "wrong_type", "commands is a number"),
             (r#"{"id":"a","commands":{"rate":1}}"#, 422, "unknown_field", "\"rate\""),
             (r#"{"id":"a","commands":{"window":"1"}}"#, 422, "wrong_type", "window is a string"),
-            (r#"{"id":"a","commands":{"window":-1}}"#, 422, "invalid_number", "window is -1"),
+            (r#"{"id":"a","commands":{"window":-1}}"#, 422, "invalid_pace", "window is -1"),
             (r#"{"id":"a","commands":{"window":0}}"#, 422, "invalid_pace", "1 to 1000"),
             (r#"{"id":"a","commands":{"gap":"soon"}}"#, 422, "invalid_duration", "soon"),
             (r#"{"id":"a","commands":{"gap":"61m"}}"#, 422, "invalid_pace", "1h"),
