@@ -54,11 +54,14 @@ pub fn of_sources<T: Send + 'static>(ask: impl FnOnce(&[Source]) -> T + Send + '
     const PARSED: &str = "every file can be parsed";
     let (answer, answered) = mpsc::channel();
     let question = move |sources: &[Source]| {
-        // Nobody waits for an answer only where the test that asked is gone.
-        let _unheard = answer.send(panic::catch_unwind(AssertUnwindSafe(|| ask(sources))));
+        let asked = panic::catch_unwind(AssertUnwindSafe(|| ask(sources))).map_err(|thrown| {
+            let text = thrown.downcast_ref::<String>().map(String::as_str);
+            text.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or_default().to_owned()
+        });
+        answer.send(asked).unwrap_or_else(|_| unreachable!("whoever asked waits"));
     };
     QUESTIONS.send(Box::new(question)).expect(PARSED);
-    answered.recv().expect(PARSED).unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+    answered.recv().expect(PARSED).unwrap_or_else(|text| panic!("{text}"))
 }
 
 fn sources() -> Vec<Source> {
