@@ -60,7 +60,7 @@ unit: ## the tests of one crate: make unit CRATE=watch
 # Every workload has its `many_lives`: devices, queues, both together, commands, campaigns, streams,
 # several nodes and the registry.
 simulate-long: export SIM_SECONDS ?= 28800
-simulate-long: console ## simulate lives of the server all night; a seed that fails is printed with how to repeat it
+simulate-long: ## simulate lives of the server all night; a seed that fails is printed with how to repeat it
 	@scripts/setup build
 	$(CARGO) test $(LOCKED) --release --package simulation --test simulation many_lives -- --nocapture
 

@@ -6,8 +6,8 @@
 
 use crate::DeviceSlot;
 
-/// Slots of a page. Its records are one allocation, of 8 KiB at most for a device. To one of more
-/// than 14 KiB jemalloc adds a page of 4 KiB.
+/// Slots of a page. Its records are one allocation: 8 KiB for the largest, of 64 bytes each. To one
+/// of more than 14 KiB jemalloc adds a page of 4 KiB.
 const PAGE_SLOTS: usize = 128;
 
 /// A record for each of some slots, in order of slot.

@@ -3,7 +3,7 @@
 //! What does not fit is kept as the nearest that does. Five bytes hold 34 years of milliseconds: an
 //! interval has ten at most, and no device has an event every millisecond. Six bytes of
 //! milliseconds, from the year 1 on, reach beyond the year 8900. A device that is expected from
-//! later than the year 6400 is expected from then.
+//! more than 4,400 years ahead may be expected from earlier.
 
 use base::{Attended, Timestamp, WayIn};
 use records::Connection;
