@@ -198,10 +198,9 @@ pub(crate) fn whole_or(
     range: &RangeInclusive<u64>,
     refusal: impl FnOnce(String) -> Problem,
 ) -> Result<u64, Problem> {
-    whole_within(name, json, range).map_err(|problem| {
-        let is_whole = problem.code == "invalid_number" && !json.contains(['.', 'e', 'E']);
-        if is_whole { refusal(problem.detail) } else { problem }
-    })
+    let is_whole = json.strip_prefix('-').unwrap_or(json).bytes().all(|digit| digit.is_ascii_digit());
+    whole_within(name, json, range)
+        .map_err(|problem| if is_whole { refusal(problem.detail) } else { problem })
 }
 
 /// A whole number. Whether it is in the range is not decided here, but the refusal of what is none

@@ -45,15 +45,27 @@ impl<T> BySlot<T> {
 
     /// Puts a record into a slot; the one that was there before.
     pub fn put(&mut self, slot: DeviceSlot, record: T) -> Option<T> {
+        self.place_for(slot).replace(record)
+    }
+
+    /// The record of a slot, to be changed; a default one if there was none.
+    pub fn get_or_default(&mut self, slot: DeviceSlot) -> &mut T
+    where
+        T: Default,
+    {
+        self.place_for(slot).get_or_insert_default()
+    }
+
+    /// The place of a record that is there from now on.
+    fn place_for(&mut self, slot: DeviceSlot) -> &mut Option<T> {
         let (page, within) = place(slot);
         if page >= self.pages.len() {
             self.pages.resize_with(page + 1, || Page { taken: 0, slots: None });
         }
-        let page = &mut self.pages[page];
-        let slots = page.slots.get_or_insert_with(|| Box::new([const { None }; PAGE_SLOTS]));
-        let before = slots[within].replace(record);
-        page.taken += usize::from(before.is_none());
-        before
+        let Page { taken, slots } = &mut self.pages[page];
+        let place = &mut slots.get_or_insert_with(|| Box::new([const { None }; PAGE_SLOTS]))[within];
+        *taken += usize::from(place.is_none());
+        place
     }
 
     /// Takes the record of a slot out.
@@ -112,6 +124,9 @@ mod tests {
         *by_slot.get_mut(DeviceSlot(128)).expect("is there") = 7;
         assert_eq!(by_slot.put(DeviceSlot(128), 8), Some(7));
         assert_eq!((by_slot.remove(DeviceSlot(128)), by_slot.remove(DeviceSlot(128))), (Some(8), None));
+        *by_slot.get_or_default(DeviceSlot(128)) += 5;
+        *by_slot.get_or_default(DeviceSlot(128)) += 4;
+        assert_eq!((by_slot.remove(DeviceSlot(128)), by_slot.remove(DeviceSlot(128))), (Some(9), None));
         let behind: Vec<_> = by_slot.behind(Some(DeviceSlot(150))).map(|(_, record)| *record).collect();
         assert_eq!(behind, [70_000], "from the middle of a page that is gone");
     }

@@ -45,8 +45,8 @@ impl Device {
             newest_ts: seen.and_then(|seen| seen.newest_ts).into(),
             seen_at: seen.map(|seen| seen.at).into(),
             silent_from: seen.map_or(profile.expected_from, |seen| seen.attended).into(),
-            sequence: state.sequence.into(),
-            report_interval_ms: profile.report_interval_ms.unwrap_or(0).into(),
+            sequence: U40::nearest(state.sequence),
+            report_interval_ms: U40::nearest(profile.report_interval_ms.unwrap_or(0)),
             readings: seen.map_or(0, |seen| seen.readings),
             before: nowhere.before,
             after: nowhere.after,
@@ -59,7 +59,7 @@ impl Device {
             value: self.value.clone(),
             changed_at: self.changed_at.into(),
             connection: self.connection(),
-            sequence: self.sequence.into(),
+            sequence: self.sequence.get(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Device {
     }
 
     pub(crate) fn set_interval(&mut self, report_interval_ms: Option<u64>) {
-        self.report_interval_ms = report_interval_ms.unwrap_or(0).into();
+        self.report_interval_ms = U40::nearest(report_interval_ms.unwrap_or(0));
     }
 
     pub(crate) fn expect_from(&mut self, expected_from: Attended) {
@@ -114,7 +114,7 @@ impl Device {
 
     /// The reading of its clock at which its silence has lasted too long.
     pub(crate) fn deadline(&self, default_interval_ms: u64, grace_ms: u64) -> Attended {
-        let interval_ms = match u64::from(self.report_interval_ms) {
+        let interval_ms = match self.report_interval_ms.get() {
             0 => default_interval_ms,
             own => own,
         };
@@ -170,8 +170,8 @@ impl Device {
     }
 
     fn notice(&mut self, slot: DeviceSlot, kind: EventKind, previous: Option<Value>) -> Noticed {
-        let sequence = u64::from(self.sequence) + 1;
-        self.sequence = sequence.into();
+        let sequence = self.sequence.get() + 1;
+        self.sequence = U40::nearest(sequence);
         Noticed { slot, kind, sequence, value: self.value.clone(), previous }
     }
 }

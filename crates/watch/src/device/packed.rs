@@ -26,16 +26,17 @@ pub(super) struct U48 {
     high: u16,
 }
 
-impl From<u64> for U40 {
-    fn from(number: u64) -> Self {
-        let number = number.min((1 << 40) - 1);
+impl U40 {
+    const MAX: u64 = (1 << 40) - 1;
+
+    /// The number, or the greatest if it does not fit.
+    pub(super) fn nearest(number: u64) -> Self {
+        let number = number.min(Self::MAX);
         Self { low: number as u32, high: (number >> 32) as u8 }
     }
-}
 
-impl From<U40> for u64 {
-    fn from(number: U40) -> Self {
-        Self::from(number.high) << 32 | Self::from(number.low)
+    pub(super) fn get(self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.low)
     }
 }
 
@@ -164,7 +165,7 @@ mod tests {
     #[test]
     fn what_fits_comes_back_and_the_rest_is_the_nearest_that_fits() {
         for (number, kept) in [(0, 0), (7, 7), ((1 << 40) - 1, (1 << 40) - 1), (1 << 40, (1 << 40) - 1)] {
-            assert_eq!(u64::from(U40::from(number)), kept);
+            assert_eq!(U40::nearest(number).get(), kept);
         }
         // The first moment that can be written, and the last that six bytes reach.
         let (first, last) = (Timestamp::WRITABLE_MIN, 219_339_379_910_654);

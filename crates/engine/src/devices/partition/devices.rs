@@ -107,10 +107,7 @@ impl Devices {
 
     /// Remembers the id of a report, and gives all that are remembered.
     pub(super) fn add_report_id(&mut self, slot: DeviceSlot, id: u64) -> Box<ReportIds> {
-        if self.report_ids.get(slot).is_none() {
-            self.report_ids.put(slot, Box::default());
-        }
-        let ids = self.report_ids.get_mut(slot).expect("it was put there if it was missing");
+        let ids = self.report_ids.get_or_default(slot);
         ids.push(id);
         ids.clone()
     }
