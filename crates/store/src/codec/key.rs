@@ -4,6 +4,7 @@
 //!
 //! Keys have no version byte: a key of another form is another table.
 
+mod bytes;
 mod parked;
 mod picks;
 mod rollouts;
@@ -14,9 +15,9 @@ use records::{
     AliasKey, AnswerKey, CommandKey, CommandPhase, CountsKey, DeliveryKey, DeviceSlot, EventKey, GroupKey,
     JobId, NoticeKey, OpenCommand, QuarantineKey, QueueKey, TimelineEntryKey,
 };
-use smallvec::SmallVec;
 
 use super::CodecError;
+pub(crate) use bytes::Key;
 pub(crate) use parked::ParkedPlace;
 pub(crate) use picks::{
     campaign, device_of_campaign, device_place, ended_task, ended_tasks, pick, pick_clock, pick_from,
@@ -29,9 +30,6 @@ pub(crate) use streams::{
     external_number, external_span, external_text, in_stream, of_source, span_from, span_of_block,
     stream_due, stream_name, streams_of, subscription, texts,
 };
-
-/// A key; most fit without an allocation.
-pub(crate) type Key = SmallVec<[u8; 24]>;
 
 /// Bytes of a time and a number, the end of every key of a feed.
 pub(crate) const MOMENT_BYTES: usize = 12;
@@ -338,7 +336,7 @@ pub(crate) fn desired_state(device: DeviceSlot, of: &str) -> Key {
 /// An operation by its id: the older ones come first.
 pub(crate) fn operation(id: EntityId) -> Key {
     let (at, number) = (id.at.0.to_be_bytes(), id.number.to_be_bytes());
-    [&at[..], &number, &id.routing.to_be_bytes(), &id.tag.to_be_bytes()].concat().into()
+    Key::from_slice(&[&at[..], &number, &id.routing.to_be_bytes(), &id.tag.to_be_bytes()].concat())
 }
 
 /// The key of a blob of readings: slices, then days, then the order of writing.

@@ -92,7 +92,7 @@ impl RowCheck<'_, '_> {
             None => Err("its purpose is unknown".to_owned()),
         });
         self.rows(Table::JobBodies, partition, |check, key, _| {
-            let id = JobId(key.as_slice().try_into().map_err(|_| "its key is not that of a job")?);
+            let id = JobId(key[..].try_into().map_err(|_| "its key is not that of a job")?);
             if bodies.contains(&id) { Ok(()) } else { check.needs(Table::JobHeads, partition, key) }
         });
     }

@@ -59,7 +59,7 @@ impl RowCheck<'_, '_> {
             }
         });
         self.records(Table::QueueCounts, partition, |_, key, counts: QueueCounts| {
-            let queue = key.as_slice().try_into().map_err(|_| "its key is not that of a queue")?;
+            let queue = key[..].try_into().map_err(|_| "its key is not that of a queue")?;
             let queue = known.queues.get_mut(&QueueKey(u64::from_be_bytes(queue)));
             queue.ok_or("there is no such queue")?[0] = counts;
             Ok(())
