@@ -1,7 +1,7 @@
 //! What a partition keeps in memory, streamed, one type for each machine. Devices with state and
 //! signs of life, or queues with their counts, come first, then what belongs to them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::collections::hash_map::Entry;
 
 use records::{
@@ -52,7 +52,7 @@ impl dyn View + '_ {
     /// Streams a partition of queues: queues with their counts, then jobs. The counts are read
     /// first, in order.
     pub fn queue_residents(&self, resident: &mut dyn FnMut(QueueResident)) -> Result<(), StoreError> {
-        let mut counts = HashMap::new();
+        let mut counts = BTreeMap::new();
         self.each::<QueueCounts>(|key, of_queue| {
             counts.insert(key.clone(), of_queue);
             Ok(())

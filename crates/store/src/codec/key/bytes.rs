@@ -2,67 +2,104 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use smallvec::SmallVec;
+/// Bytes of a key that need no allocation.
+const INLINE_MAX: usize = 30;
 
-/// A key; most fit without an allocation. Keys are in the order of their bytes, as slices are.
+/// A key. Keys are in the order of their bytes, as slices are.
 ///
 /// A change looks at some sixty keys on its way to the end of a tree of changed rows. Almost all
-/// differ in their first eight bytes, so these are compared as numbers, without a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Key(SmallVec<[u8; 24]>);
+/// are short and differ in their first sixteen bytes, which are compared as two numbers.
+#[derive(Clone)]
+pub struct Key(Form);
+
+#[derive(Clone)]
+enum Form {
+    /// What is behind the length is 0.
+    Inline {
+        bytes: [u8; INLINE_MAX],
+        length: u8,
+    },
+    Long(Box<[u8]>),
+}
+
+const _: () = assert!(size_of::<Key>() == 32, "millions of these are in overlays");
 
 impl Key {
     /// The key that is before all others.
-    pub(crate) fn new() -> Self {
-        Self::default()
+    pub(crate) const fn new() -> Self {
+        Self(Form::Inline { bytes: [0; INLINE_MAX], length: 0 })
     }
 
     pub(crate) fn from_slice(bytes: &[u8]) -> Self {
-        Self(SmallVec::from_slice(bytes))
+        let mut key = Self::new();
+        key.extend_from_slice(bytes);
+        key
     }
 
     pub(crate) fn push(&mut self, byte: u8) {
-        self.0.push(byte);
+        self.extend_from_slice(&[byte]);
     }
 
-    pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+    #[inline]
+    pub(crate) fn extend_from_slice(&mut self, more: &[u8]) {
+        if let Form::Inline { bytes, length } = &mut self.0
+            && let Some(room) = bytes.get_mut(usize::from(*length)..usize::from(*length) + more.len())
+        {
+            room.copy_from_slice(more);
+            *length += more.len() as u8;
+            return;
+        }
+        self.0 = Form::Long([&self[..], more].concat().into());
     }
 }
 
 impl Deref for Key {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Form::Inline { bytes, length } => &bytes[..usize::from(*length)],
+            Form::Long(bytes) => bytes,
+        }
     }
 }
 
 impl DerefMut for Key {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        match &mut self.0 {
+            Form::Inline { bytes, length } => &mut bytes[..usize::from(*length)],
+            Form::Long(bytes) => bytes,
+        }
     }
 }
 
 impl Borrow<[u8]> for Key {
     fn borrow(&self) -> &[u8] {
-        &self.0
+        self
     }
 }
 
 impl Ord for Key {
+    #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        let (ours, theirs) = (self.as_chunks::<8>().0, other.as_chunks::<8>().0);
-        for (our, their) in ours.iter().zip(theirs) {
-            let order = u64::from_be_bytes(*our).cmp(&u64::from_be_bytes(*their));
+        let (Form::Inline { bytes, length }, Form::Inline { bytes: others, length: other_length }) =
+            (&self.0, &other.0)
+        else {
+            return self[..].cmp(&other[..]);
+        };
+        let ((words, rest), (other_words, other_rest)) = (bytes.as_chunks::<8>(), others.as_chunks::<8>());
+        for (word, other) in words.iter().zip(other_words) {
+            let order = u64::from_be_bytes(*word).cmp(&u64::from_be_bytes(*other));
             if order.is_ne() {
                 return order;
             }
         }
-        let alike = 8 * ours.len().min(theirs.len());
-        self[alike..].cmp(&other[alike..])
+        // One is the beginning of the other if all is the same as far as it is filled up.
+        rest.cmp(other_rest).then(length.cmp(other_length))
     }
 }
 
@@ -72,14 +109,35 @@ impl PartialOrd for Key {
     }
 }
 
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl Eq for Key {}
+
+impl Default for Key {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self[..].fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Up to 17 bytes of two kinds: many begin alike or are the beginning of others.
+    /// Many begin alike or are the beginning of others, also where they become long.
     fn keys() -> impl Iterator<Item = Vec<u8>> {
-        let filled = |length: usize, last: u8| [vec![1; length], vec![last]].concat();
-        let lengths = (0..17).flat_map(move |length| [0, 1, u8::MAX].map(|last| filled(length, last)));
+        let filled = |length: usize, last: u8| [vec![0; length], vec![last]].concat();
+        let lengths =
+            (0..INLINE_MAX + 9).flat_map(move |length| [0, 1, u8::MAX].map(|last| filled(length, last)));
         std::iter::once(Vec::new()).chain(lengths)
     }
 
@@ -87,9 +145,23 @@ mod tests {
     fn keys_are_in_the_order_of_their_bytes() {
         for one in keys() {
             for other in keys() {
-                let order = Key::from_slice(&one).cmp(&Key::from_slice(&other));
-                assert_eq!(order, one.cmp(&other), "{one:?} and {other:?}");
+                let (key, other_key) = (Key::from_slice(&one), Key::from_slice(&other));
+                assert_eq!(key.cmp(&other_key), one.cmp(&other), "{one:?} and {other:?}");
+                assert_eq!(key == other_key, one == other, "{one:?} and {other:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_key_holds_what_it_was_made_of() {
+        for bytes in keys() {
+            let mut key = Key::new();
+            for (place, byte) in bytes.iter().enumerate() {
+                assert_eq!(key[..], bytes[..place]);
+                key.push(*byte);
+            }
+            assert_eq!(key, Key::from_slice(&bytes));
+            assert_eq!(key[..], bytes[..]);
         }
     }
 }
