@@ -1,12 +1,6 @@
-//! Jobs in the order (`visible_at`, publish number) or the reverse, linked through themselves: a
-//! leftist heap.
+//! Jobs that came in no order, linked through themselves: a leftist heap.
 //!
-//! One kind of order serves the timers of a partition and the ready jobs of a queue, because a job
-//! is in one of them at a time. The order is the caller's to keep: the same with every call, or
-//! [`Heap::reorder`]. Adding, taking the first and leaving from the middle cost at most O(log n),
-//! not on average but each time: no array that doubles, no pass over all after a quiet hour, no
-//! cascade at the full hour. An empty heap is eight bytes, so that a million queues cost what their
-//! jobs cost.
+//! The order is the caller's to keep: the same with every call, or [`Heap::reorder`].
 //!
 //! Every node's `rank` is one more than the lower rank of its children, and the left child's is not
 //! the lower one: the path along the right children has at most log2(n + 1) nodes, and only that
@@ -18,11 +12,12 @@ use crate::entry::Entry;
 use crate::slab::Handle;
 use crate::table::Entries;
 
-/// A job's place among the others of its heap.
+/// A job's place among the others of its heap, or of its [run](crate::run::Run): there the left one
+/// is before it and the right one behind it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Links {
-    left: Option<Handle<Entry>>,
-    right: Option<Handle<Entry>>,
+    pub(crate) left: Option<Handle<Entry>>,
+    pub(crate) right: Option<Handle<Entry>>,
     parent: Option<Handle<Entry>>,
 }
 
@@ -40,12 +35,6 @@ impl Heap {
 
     pub(crate) fn len(&self) -> usize {
         self.len as usize
-    }
-
-    /// Those next to an entry that come after it.
-    pub(crate) fn below(entries: &Entries, of: Handle<Entry>) -> impl Iterator<Item = Handle<Entry>> {
-        let Links { left, right, .. } = entries[of].links;
-        left.into_iter().chain(right)
     }
 
     /// Adds an entry that is in no heap.

@@ -17,7 +17,6 @@ use records::{AliasKey, JobClock, JobHead, JobId, Process, QueueKey, QueueOrder}
 use crate::clocks::Clocks;
 use crate::entry::{Entry, Next};
 use crate::groups::Groups;
-use crate::heap::Heap;
 use crate::jobs::ending::BodyDisposal;
 use crate::parked::ParkedIndex;
 use crate::parked::blocked_lines::BlockedLines;
@@ -165,10 +164,11 @@ impl Jobs {
         since: impl Fn(JobId, Timestamp) -> Timestamp,
     ) -> Option<Timestamp> {
         let queue = self.queues.get(queue)?;
-        let (mut open, mut oldest, mut seen) = (Vec::from_iter(queue.line().first()), None, 0);
+        let entries = self.table.entries();
+        let (mut open, mut oldest, mut seen) = (Vec::from_iter(queue.line().tops(entries)), None, 0);
         while let Some(job) = open.pop() {
-            let entry = &self.table[job];
-            // Nothing below it in the heap is available since before, on whichever clock.
+            let entry = &entries[job];
+            // Nothing below it is available since before, on whichever clock.
             let earliest = self.clocks.earliest_on_engine(entry.visible_at);
             let may_be_older = seen < READY_SEEN_MAX && oldest.is_none_or(|oldest| earliest < oldest);
             if queue.order() == QueueOrder::Fifo && !may_be_older {
@@ -177,7 +177,7 @@ impl Jobs {
             let at = since(entry.id, self.clocks.on_engine(entry.clock_of_wait(), entry.visible_at));
             oldest = Some(oldest.map_or(at, |oldest: Timestamp| oldest.min(at)));
             seen += 1;
-            open.extend(Heap::below(self.table.entries(), job));
+            open.extend(queue.line().below(entries, job));
         }
         oldest
     }
@@ -206,7 +206,7 @@ impl Jobs {
         let Some(timed_from) = queue.timed_from().filter(|from| *from <= now.max(time.wall)) else {
             return false;
         };
-        match queue.line().first() {
+        match queue.line().first(self.table.entries()) {
             Some(first) if queue.order() == QueueOrder::Fifo => {
                 let place = self.table[first].order();
                 timed_from <= place.0 && self.timers.are_due_before(self.table.entries(), place, time)
@@ -216,7 +216,7 @@ impl Jobs {
     }
 
     fn first(&self, queue: &Queue) -> Option<Handle<Entry>> {
-        queue.line().first().filter(|first| !self.is_blocked(*first))
+        queue.line().first(self.table.entries()).filter(|first| !self.is_blocked(*first))
     }
 
     /// Whether jobs, resident or not, wait for a time of the wall clock: that may come sooner than

@@ -30,7 +30,7 @@ pub(crate) struct Queue {
     parked: Option<Box<ParkedQueue>>,
 }
 
-const _: () = assert!(size_of::<Option<Queue>>() == 56, "there may be as many of these as of jobs");
+const _: () = assert!(size_of::<Option<Queue>>() == 64, "there may be as many of these as of jobs");
 
 impl Queue {
     fn new(key: QueueKey) -> Self {

@@ -4,13 +4,13 @@
 use records::QueueOrder;
 
 use crate::entry::{Entry, Place};
-use crate::heap::Heap;
+use crate::priority_queue::PriorityQueue;
 use crate::slab::Handle;
 use crate::table::Entries;
 
 /// The line. Half of a queue's record is for this: a queue may have one job only.
 pub(crate) struct ReadyLine {
-    ready: Heap,
+    ready: PriorityQueue,
     /// Jobs behind another of their group; groups keep their order.
     behind: u32,
     order: QueueOrder,
@@ -21,12 +21,23 @@ pub(crate) struct ReadyLine {
 
 impl ReadyLine {
     pub(crate) fn new() -> Self {
-        Self { ready: Heap::default(), behind: 0, order: QueueOrder::Fifo, is_open: false }
+        Self { ready: PriorityQueue::default(), behind: 0, order: QueueOrder::Fifo, is_open: false }
     }
 
     /// The job that goes first.
-    pub(crate) fn first(&self) -> Option<Handle<Entry>> {
-        self.ready.first()
+    pub(crate) fn first(&self, entries: &Entries) -> Option<Handle<Entry>> {
+        self.ready.first(entries, self.order)
+    }
+
+    /// Ready jobs of which one goes first.
+    pub(crate) fn tops(&self, entries: &Entries) -> impl Iterator<Item = Handle<Entry>> {
+        let (one, other) = self.ready.tops(entries, self.order);
+        one.into_iter().chain(other)
+    }
+
+    /// Ready jobs next to one that go behind it.
+    pub(crate) fn below(&self, entries: &Entries, of: Handle<Entry>) -> impl Iterator<Item = Handle<Entry>> {
+        self.ready.below(entries, of, self.order)
     }
 
     /// How many jobs are ready: none of them is behind another of its group.
@@ -94,7 +105,7 @@ mod tests {
 
     fn drain(line: &mut ReadyLine, entries: &mut Entries) -> Vec<i64> {
         let first = || {
-            let job = line.first()?;
+            let job = line.first(entries)?;
             entries.set_place(job, Place::Nowhere);
             line.remove(entries, job, Place::Ready);
             Some(entries[job].visible_at.0)
@@ -118,7 +129,7 @@ mod tests {
         let behind = entries.add(Entry::sample(5, 9));
         line.insert(&mut entries, behind, Place::Behind);
         assert_eq!((line.ready(), line.len()), (1, 2));
-        assert_eq!(line.first().map(|job| entries[job].visible_at.0), Some(10));
+        assert_eq!(line.first(&entries).map(|job| entries[job].visible_at.0), Some(10));
         line.remove(&mut entries, behind, Place::Behind);
         assert_eq!((line.ready(), line.len()), (1, 1));
     }

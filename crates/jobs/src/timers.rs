@@ -10,7 +10,7 @@ use records::{JobClock, QueueOrder};
 
 use crate::clocks::{Clocks, Moment};
 use crate::entry::{Entry, Place};
-use crate::heap::Heap;
+use crate::priority_queue::PriorityQueue;
 use crate::queues::Queue;
 use crate::slab::Handle;
 use crate::table::Entries;
@@ -19,9 +19,9 @@ use crate::table::Entries;
 #[derive(Default)]
 pub(crate) struct Timers {
     /// Jobs that wait for a time of the engine clock: their own, a retry's, or their lease's end.
-    engine: Heap,
+    engine: PriorityQueue,
     /// Jobs that wait for a time of the wall clock.
-    wall: Heap,
+    wall: PriorityQueue,
     /// Waiting jobs that expire, by when and by publish number.
     expiries: BTreeMap<(Timestamp, u64), Handle<Entry>>,
     /// Queues with ready jobs that wait for their rate.
@@ -47,7 +47,7 @@ impl Timers {
         {
             return Some(DueTimer::Expiry(*job));
         }
-        let is_due = |timer: &Heap, by| timer.first().filter(|job| entries[*job].visible_at <= by);
+        let is_due = |timer: &PriorityQueue, by| timer.first(entries, QueueOrder::Fifo).filter(|job| entries[*job].visible_at <= by);
         if let Some(job) = is_due(&self.engine, time.now).or_else(|| is_due(&self.wall, time.wall)) {
             return Some(DueTimer::Job(job));
         }
@@ -59,8 +59,8 @@ impl Timers {
 
     /// Whether a job is due that goes before this place.
     pub(crate) fn are_due_before(&self, entries: &Entries, place: (Timestamp, u64), time: Moment) -> bool {
-        let is_before = |timer: &Heap, by| {
-            let first = timer.first().map(|job| &entries[job]);
+        let is_before = |timer: &PriorityQueue, by| {
+            let first = timer.first(entries, QueueOrder::Fifo).map(|job| &entries[job]);
             first.is_some_and(|first| first.visible_at <= by && first.order() < place)
         };
         is_before(&self.engine, time.now) || is_before(&self.wall, time.wall)
@@ -68,7 +68,7 @@ impl Timers {
 
     /// When something is due next, on the engine clock.
     pub(crate) fn next(&self, entries: &Entries, clocks: &Clocks) -> Option<Timestamp> {
-        let first = |timer: &Heap| timer.first().map(|job| entries[job].visible_at);
+        let first = |timer: &PriorityQueue| timer.first(entries, QueueOrder::Fifo).map(|job| entries[job].visible_at);
         let by_wall = first(&self.wall).map(|at| clocks.on_engine(JobClock::Wall, at));
         let expiry = self.expiries.first_key_value().map(|((at, _), _)| *at);
         let refill = self.refills.first().map(|(at, _)| *at);
@@ -77,7 +77,7 @@ impl Timers {
 
     /// Whether a job waits for a time of the wall clock.
     pub(crate) fn wait_on_wall(&self) -> bool {
-        self.wall.first().is_some()
+        self.wall.len() > 0
     }
 
     /// Has a job wait for its `visible_at`.
@@ -112,7 +112,7 @@ impl Timers {
         self.refills.remove(&(at, queue));
     }
 
-    fn timer(&mut self, clock: JobClock) -> &mut Heap {
+    fn timer(&mut self, clock: JobClock) -> &mut PriorityQueue {
         match clock {
             JobClock::Engine => &mut self.engine,
             JobClock::Wall => &mut self.wall,

@@ -78,7 +78,7 @@ impl Jobs {
     /// against it, it is looked at again when that allows it.
     pub(super) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
         let record = &self.queues[queue];
-        let first = record.line().first();
+        let first = record.line().first(self.table.entries());
         if record.rules().is_none() && record.parked().is_none() {
             return first.is_some();
         }

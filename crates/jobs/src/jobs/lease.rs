@@ -170,7 +170,7 @@ impl Jobs {
             self.mark_closed(queue);
             return None;
         }
-        let job = self.queues[queue].line().first()?;
+        let job = self.queues[queue].line().first(self.table.entries())?;
         self.withdraw(job);
         self.stop_expiry(job);
         let leased = self.reserve(job, step.now, holder, ttr);
@@ -184,7 +184,7 @@ impl Jobs {
 
     /// Nobody gets what has expired, though time has not moved on yet: it waits for that.
     fn pass_over_expired(&mut self, queue: Handle<Queue>, now: Timestamp) {
-        while let Some(first) = self.queues[queue].line().first()
+        while let Some(first) = self.queues[queue].line().first(self.table.entries())
             && self.table.expires_by(first, now)
         {
             self.withdraw(first);

@@ -217,7 +217,7 @@ impl Jobs {
                 return Some(ReadPriority::Blocking);
             }
             Some(group) => self.groups.is_short(queue, group, low),
-            None => match self.queues[queue].line().first() {
+            None => match self.queues[queue].line().first(self.table.entries()) {
                 Some(first) if !self.is_behind_parked(first) => self.queues[queue].line().ready() < low,
                 Some(_) | None => return Some(ReadPriority::Blocking),
             },
