@@ -157,18 +157,21 @@ impl Next {
         }
     }
 
-    pub(crate) fn from_stored(stored: Option<Successor>) -> Self {
+    pub(crate) fn from_stored(stored: Option<Box<Successor>>) -> Self {
         match stored {
             None => Self::Nobody,
             Some(successor) => match successor.starts {
-                Starts::AfterJob => Self::AfterJob(Box::new(successor)),
-                Starts::AfterRun => Self::AfterRun(Box::new(successor)),
+                Starts::AfterJob => Self::AfterJob(successor),
+                Starts::AfterRun => Self::AfterRun(successor),
             },
         }
     }
 
-    pub(crate) fn to_stored(&self) -> Option<Successor> {
-        self.successor().copied()
+    pub(crate) fn to_stored(&self) -> Option<Box<Successor>> {
+        match self {
+            Self::Nobody => None,
+            Self::AfterJob(successor) | Self::AfterRun(successor) => Some(successor.clone()),
+        }
     }
 }
 

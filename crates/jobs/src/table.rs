@@ -140,7 +140,7 @@ impl Table {
         if head.alias.is_some() {
             self.indexes.insert_alias(&self.records, job);
         }
-        self.set_next(job, Next::from_stored(head.successor));
+        self.set_next(job, Next::from_stored(head.successor.clone()));
         job
     }
 
@@ -344,7 +344,7 @@ mod tests {
         let queue = queues.enter(QUEUE);
         let job = table.insert(&head(1, Some(77)), queue);
         for (id, starts, supersedes) in [(2, Starts::AfterJob, false), (3, Starts::AfterRun, true)] {
-            table.set_next(job, Next::from_stored(Some(successor(id, starts))));
+            table.set_next(job, Next::from_stored(Some(successor(id, starts).into())));
             assert!(
                 matches!(table.find(JobId([id; 16])), Some(FoundJob::SuccessorOf(found)) if found == job)
             );
@@ -360,7 +360,7 @@ mod tests {
         let removed = table.remove(job);
         assert_eq!(
             removed.claim.and_then(|claim| claim.next.to_stored()),
-            Some(successor(3, Starts::AfterRun))
+            Some(successor(3, Starts::AfterRun).into())
         );
         assert!(table.find(JobId([3; 16])).is_none());
     }

@@ -47,7 +47,9 @@ impl Timers {
         {
             return Some(DueTimer::Expiry(*job));
         }
-        let is_due = |timer: &PriorityQueue, by| timer.first(entries, QueueOrder::Fifo).filter(|job| entries[*job].visible_at <= by);
+        let is_due = |timer: &PriorityQueue, by| {
+            timer.first(entries, QueueOrder::Fifo).filter(|job| entries[*job].visible_at <= by)
+        };
         if let Some(job) = is_due(&self.engine, time.now).or_else(|| is_due(&self.wall, time.wall)) {
             return Some(DueTimer::Job(job));
         }
@@ -68,7 +70,8 @@ impl Timers {
 
     /// When something is due next, on the engine clock.
     pub(crate) fn next(&self, entries: &Entries, clocks: &Clocks) -> Option<Timestamp> {
-        let first = |timer: &PriorityQueue| timer.first(entries, QueueOrder::Fifo).map(|job| entries[job].visible_at);
+        let first =
+            |timer: &PriorityQueue| timer.first(entries, QueueOrder::Fifo).map(|job| entries[job].visible_at);
         let by_wall = first(&self.wall).map(|at| clocks.on_engine(JobClock::Wall, at));
         let expiry = self.expiries.first_key_value().map(|((at, _), _)| *at);
         let refill = self.refills.first().map(|(at, _)| *at);

@@ -66,7 +66,7 @@ pub struct JobHead {
     /// What else holds of it.
     pub terms: Terms,
     /// What takes its place when the reserved run ends.
-    pub successor: Option<Successor>,
+    pub successor: Option<Box<Successor>>,
 }
 
 weighs!(JobHead: |_| RECORD_BYTES);

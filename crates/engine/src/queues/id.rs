@@ -11,6 +11,9 @@ use records::{JobId, Reservation};
 
 /// The digits of Crockford's base 32: no I, L, O, U.
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+/// What a byte of a text stands for as a digit of either case; [`NO_DIGIT`] if it is none.
+const VALUES: [u8; 256] = values();
+const NO_DIGIT: u8 = u8::MAX;
 const ID_BYTES: usize = 16;
 const ID_CHARS: usize = 26;
 /// The job, the lease's number, and six bytes that only this lineage gives.
@@ -103,20 +106,31 @@ impl ReservationToken {
     }
 }
 
+const fn values() -> [u8; 256] {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < DIGITS.len() {
+        values[DIGITS[value] as usize] = value as u8;
+        values[DIGITS[value].to_ascii_lowercase() as usize] = value as u8;
+        value += 1;
+    }
+    values
+}
+
 /// Groups of five bits from the front, the number right-aligned as in a ULID.
 fn encode(bytes: &[u8], chars: usize) -> String {
-    let mut text = String::with_capacity(chars);
+    let mut text = Vec::with_capacity(chars);
     let (mut bits, mut held) = (0_u32, (chars * 5 - bytes.len() * 8) as u32);
     for byte in bytes {
         bits = bits << 8 | u32::from(*byte);
         held += 8;
         while held >= 5 {
             held -= 5;
-            text.push(char::from(DIGITS[(bits >> held & 31) as usize]));
+            text.push(DIGITS[(bits >> held & 31) as usize]);
         }
         bits &= (1 << held) - 1;
     }
-    text
+    String::from_utf8(text).expect("digits are ASCII")
 }
 
 fn decode(text: &str, chars: usize, bytes: &mut [u8]) -> Option<()> {
@@ -126,8 +140,11 @@ fn decode(text: &str, chars: usize, bytes: &mut [u8]) -> Option<()> {
     let spare = (chars * 5 - bytes.len() * 8) as u32;
     let (mut bits, mut held, mut at) = (0_u32, 0_u32, 0);
     for (place, digit) in text.bytes().enumerate() {
-        let value = DIGITS.iter().position(|known| *known == digit.to_ascii_uppercase())? as u32;
-        bits = bits << 5 | value;
+        let value = VALUES[usize::from(digit)];
+        if value == NO_DIGIT {
+            return None;
+        }
+        bits = bits << 5 | u32::from(value);
         held += 5;
         if place == 0 {
             // The first digit holds the spare bits, which are 0.

@@ -155,7 +155,7 @@ impl Jobs {
         let number = self.numbers.take_job();
         let NewJob { id, run_at, tries, terms, .. } = *job;
         let successor = Successor { id, number, run_at, tries, terms, starts };
-        let replaced = self.set_successor(holder, Next::from_stored(Some(successor)), step.batch);
+        let replaced = self.set_successor(holder, Next::from_stored(Some(Box::new(successor))), step.batch);
         self.put(holder, step.batch);
         Published::Succeeds { replaced }
     }

@@ -422,7 +422,7 @@ fn from_head(head: &JobHead) -> Job {
         },
         alias: head.alias,
         terms: head.terms,
-        next: head.successor.map(|next| Next {
+        next: head.successor.as_ref().map(|next| Next {
             id: next.id,
             number: next.number,
             run_at: next.run_at,

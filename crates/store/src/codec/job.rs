@@ -92,7 +92,7 @@ impl Stored for JobHead {
             },
             successor: match flags & HAS_SUCCESSOR {
                 0 => None,
-                _ => Some(get_successor(reader, version)?),
+                _ => Some(Box::new(get_successor(reader, version)?)),
             },
         })
     }

@@ -419,13 +419,15 @@ impl Traffic {
             state: self.maybe(reserved).unwrap_or(JobState::Waiting),
             alias: self.maybe(|traffic| AliasKey(u128::from(traffic.random.next_u64()) << 40)),
             terms: Terms::default(),
-            successor: self.maybe(|traffic| Successor {
-                id: JobId([7; 16]),
-                number: traffic.below(1_000),
-                run_at: traffic.head.now,
-                tries: 3,
-                terms: Terms::default(),
-                starts: if traffic.below(2) == 0 { Starts::AfterJob } else { Starts::AfterRun },
+            successor: self.maybe(|traffic| {
+                Box::new(Successor {
+                    id: JobId([7; 16]),
+                    number: traffic.below(1_000),
+                    run_at: traffic.head.now,
+                    tries: 3,
+                    terms: Terms::default(),
+                    starts: if traffic.below(2) == 0 { Starts::AfterJob } else { Starts::AfterRun },
+                })
             }),
         };
         ops.push(Op::PutJob(Box::new(job)));

@@ -1,8 +1,8 @@
 //! What a partition keeps in memory, streamed, one type for each machine. Devices with state and
 //! signs of life, or queues with their counts, come first, then what belongs to them.
 
-use std::collections::{BTreeMap, HashMap};
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
 use records::{
     DeviceProfile, DeviceSlot, DeviceState, JobHead, NotificationState, QuarantineKey, Quarantined, Queue,

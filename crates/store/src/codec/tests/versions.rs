@@ -53,14 +53,14 @@ fn a_job_of_version_1_is_one_without_terms() {
     let expect = JobHead {
         state: JobState::Reserved { lease: 300, holder: Holder::Own(Process(5)) },
         alias: Some(AliasKey(6 | 1 << 120)),
-        successor: Some(Successor {
+        successor: Some(Box::new(Successor {
             id: JobId([7; 16]),
             number: 9,
             run_at: Timestamp(10),
             tries: 3,
             terms: Terms::default(),
             starts: Starts::AfterRun,
-        }),
+        })),
         ..plain()
     };
     assert_eq!(JobHead::from_row(&reserved_in_version_1()), Ok(expect));

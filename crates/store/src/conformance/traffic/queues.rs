@@ -262,13 +262,15 @@ impl Traffic {
         let Some(mut job) = self.take(|all| &mut all.resident) else { return };
         let holder = if self.below(2) == 0 { Holder::Outside } else { Holder::Own(Process(9)) };
         job.state = JobState::Reserved { lease: self.below(1 << 50), holder };
-        job.successor = self.maybe(|traffic| Successor {
-            id: traffic.new_id(),
-            number: traffic.head.next_job,
-            run_at: traffic.some_time(),
-            tries: 3,
-            terms: traffic.terms(),
-            starts: if traffic.below(2) == 0 { Starts::AfterJob } else { Starts::AfterRun },
+        job.successor = self.maybe(|traffic| {
+            Box::new(Successor {
+                id: traffic.new_id(),
+                number: traffic.head.next_job,
+                run_at: traffic.some_time(),
+                tries: 3,
+                terms: traffic.terms(),
+                starts: if traffic.below(2) == 0 { Starts::AfterJob } else { Starts::AfterRun },
+            })
         });
         self.in_queues.resident.push(job.clone());
         ops.push(Op::PutJob(Box::new(job)));

@@ -70,7 +70,7 @@ impl RowCheck<'_, '_> {
         let partition = within.partition;
         self.indexed(partition, |check, job: &JobHead| {
             known.found(job.queue)?;
-            known.others.extend(job.successor.map(|successor| successor.id));
+            known.others.extend(job.successor.iter().map(|successor| successor.id));
             match check.get(Table::ParkedIds, partition, &key::job(job.id))? {
                 None => check.carries(partition, job.id, false),
                 Some(_) => Err("it is parked too".to_owned()),
