@@ -6,7 +6,7 @@
 CARGO ?= cargo
 # CI builds exactly what Cargo.lock says; by hand a new dependency may still be written into it.
 LOCKED := $(if $(CI),--locked)
-# A clone that is built once has no use for what a second build would begin with: half of target/.
+# CI builds once: state for incremental builds would only fill two thirds of target/.
 ifdef CI
 export CARGO_INCREMENTAL := 0
 endif

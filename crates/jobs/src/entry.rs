@@ -6,12 +6,12 @@ use records::{
     Terms,
 };
 
-use crate::heap::Links;
 use crate::queues::Queue;
 use crate::slab::Handle;
 
 /// What every job needs. Every part reads it, and only the table changes it: no `&mut Entry` leaves
-/// that. Heaps are linked by way of [`crate::table::Entries`].
+/// that. Priority queues are linked by way of
+/// [`crate::table::Entries`].
 pub(crate) struct Entry {
     pub(crate) id: JobId,
     pub(crate) queue: Handle<Queue>,
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     /// The clock that `run_at` is on.
     pub(crate) clock: JobClock,
     pub(crate) links: Links,
-    /// The place's height in its heap, see there.
+    /// Its rank in a heap; 0 in a list and in no queue.
     pub(crate) rank: u8,
     pub(crate) place: Place,
 }
@@ -81,7 +81,17 @@ impl Entry {
     }
 }
 
-/// In which heap a job is.
+/// A job's place among the others of its heap, or of its list: there the left one is before it and
+/// the right one behind it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Links {
+    pub(crate) left: Option<Handle<Entry>>,
+    pub(crate) right: Option<Handle<Entry>>,
+    /// In a heap only.
+    pub(crate) parent: Option<Handle<Entry>>,
+}
+
+/// In which priority queue a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In none.

@@ -1,4 +1,4 @@
-//! Jobs that came in no order, linked through themselves: a leftist heap.
+//! Jobs that came out of order, linked through themselves: a leftist heap.
 //!
 //! The order is the caller's to keep: the same with every call, or [`Heap::reorder`].
 //!
@@ -8,18 +8,9 @@
 
 use records::QueueOrder;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Links};
 use crate::slab::Handle;
 use crate::table::Entries;
-
-/// A job's place among the others of its heap, or of its [run](crate::run::Run): there the left one
-/// is before it and the right one behind it.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Links {
-    pub(crate) left: Option<Handle<Entry>>,
-    pub(crate) right: Option<Handle<Entry>>,
-    parent: Option<Handle<Entry>>,
-}
 
 /// A heap over some of the entries.
 #[derive(Default)]
@@ -37,7 +28,7 @@ impl Heap {
         self.len as usize
     }
 
-    /// Adds an entry that is in no heap.
+    /// Adds an entry that is in no queue.
     pub(crate) fn insert(&mut self, entries: &mut Entries, new: Handle<Entry>, order: QueueOrder) {
         let (links, rank) = entries.links_and_rank_mut(new);
         (*links, *rank) = (Links::default(), 1);
@@ -50,7 +41,9 @@ impl Heap {
 
     /// Takes out an entry of this heap.
     pub(crate) fn remove(&mut self, entries: &mut Entries, gone: Handle<Entry>, order: QueueOrder) {
-        let Links { left, right, parent } = std::mem::take(entries.links_mut(gone));
+        let (links, rank) = entries.links_and_rank_mut(gone);
+        let Links { left, right, parent } = std::mem::take(links);
+        *rank = 0;
         let rest = match (left, right) {
             (Some(left), Some(right)) => Some(merge(entries, left, right, order)),
             (one, other) => one.or(other),
@@ -109,7 +102,8 @@ fn merge(
     root
 }
 
-fn in_order(
+/// Two entries, the one that goes first before the other.
+pub(crate) fn in_order(
     entries: &Entries,
     one: Handle<Entry>,
     other: Handle<Entry>,
@@ -143,71 +137,33 @@ fn rank(entries: &mut Entries, node: Handle<Entry>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use base::random::Random;
-    use records::QueueOrder::{Fifo, Lifo};
-
-    use super::*;
-
-    /// Checks order, ranks and links below `node`; answers how many nodes there are.
-    fn check(entries: &Entries, node: Handle<Entry>, order: QueueOrder) -> usize {
+impl Heap {
+    /// Checks order, ranks, links and the number of nodes.
+    pub(crate) fn check(&self, entries: &Entries, order: QueueOrder) {
+        let rank_of = |child: Option<Handle<Entry>>| child.map_or(0, |child| entries[child].rank);
         let mut count = 0;
-        let mut open = vec![node];
+        let mut open = Vec::from_iter(self.root);
         while let Some(node) = open.pop() {
             count += 1;
             let Entry { links, rank, .. } = &entries[node];
-            let rank_of = |child: Option<Handle<Entry>>| child.map_or(0, |child| entries[child].rank);
             assert!(rank_of(links.left) >= rank_of(links.right), "the higher child is on the left");
             assert_eq!(*rank, rank_of(links.right) + 1);
             for child in [links.left, links.right].into_iter().flatten() {
                 assert!(entries[child].links.parent == Some(node));
                 let ascends = entries[node].order() < entries[child].order();
-                assert_eq!(ascends, order == Fifo);
+                assert_eq!(ascends, order == QueueOrder::Fifo);
                 open.push(child);
             }
         }
-        count
+        assert_eq!(count, self.len());
     }
+}
 
-    #[test]
-    fn the_first_is_the_least_after_any_adding_and_leaving() {
-        for seed in 0..50 {
-            let mut random = Random::new(seed);
-            let mut order = if random.chance(1, 2) { Fifo } else { Lifo };
-            let (mut entries, mut heap) = (Entries::default(), Heap::default());
-            let mut there = Vec::new();
-            let mut model = BTreeSet::new();
-            for number in 0..1_000 {
-                if random.chance(1, 100) {
-                    let other = if order == Fifo { Lifo } else { Fifo };
-                    heap.reorder(&mut entries, order, other);
-                    order = other;
-                }
-                let leaving = random.below(100) < 45;
-                if leaving && !there.is_empty() {
-                    let first = random.chance(1, 2);
-                    let place = match heap.first().filter(|_| first) {
-                        Some(root) => there.iter().position(|it| *it == root).expect("it is there"),
-                        None => random.below(there.len() as u64) as usize,
-                    };
-                    let gone = there.swap_remove(place);
-                    heap.remove(&mut entries, gone, order);
-                    model.remove(&entries.take(gone).order());
-                } else {
-                    let new = entries.add(Entry::sample(random.below(40).cast_signed(), number));
-                    heap.insert(&mut entries, new, order);
-                    model.insert(entries[new].order());
-                    there.push(new);
-                }
-                let first = if order == Fifo { model.first() } else { model.last() };
-                assert_eq!(heap.first().map(|it| entries[it].order()), first.copied());
-                assert_eq!(heap.first().map_or(0, |root| check(&entries, root, order)), model.len());
-                assert_eq!(heap.len(), model.len());
-            }
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use records::QueueOrder::Fifo;
+
+    use super::*;
 
     #[test]
     fn the_path_that_is_walked_stays_short_in_every_order_of_adding() {
@@ -220,7 +176,7 @@ mod tests {
             }
             let root = heap.first().expect("there are many");
             assert!(entries[root].rank <= 13, "log2 of 10,001: {}", entries[root].rank);
-            assert_eq!(check(&entries, root, Fifo), 10_000);
+            heap.check(&entries, Fifo);
         }
     }
 }

@@ -11,6 +11,8 @@ mod parking;
 mod placement;
 pub(crate) mod publish;
 
+use std::collections::VecDeque;
+
 use base::Timestamp;
 use records::{AliasKey, JobClock, JobHead, JobId, Process, QueueKey, QueueOrder};
 
@@ -165,10 +167,10 @@ impl Jobs {
     ) -> Option<Timestamp> {
         let queue = self.queues.get(queue)?;
         let entries = self.table.entries();
-        let (mut open, mut oldest, mut seen) = (Vec::from_iter(queue.line().tops(entries)), None, 0);
-        while let Some(job) = open.pop() {
+        let (mut open, mut oldest, mut seen) = (VecDeque::from_iter(queue.line().roots(entries)), None, 0);
+        while let Some(job) = open.pop_front() {
             let entry = &entries[job];
-            // Nothing below it is available since before, on whichever clock.
+            // None of its children became available earlier, on whichever clock.
             let earliest = self.clocks.earliest_on_engine(entry.visible_at);
             let may_be_older = seen < READY_SEEN_MAX && oldest.is_none_or(|oldest| earliest < oldest);
             if queue.order() == QueueOrder::Fifo && !may_be_older {
@@ -177,7 +179,7 @@ impl Jobs {
             let at = since(entry.id, self.clocks.on_engine(entry.clock_of_wait(), entry.visible_at));
             oldest = Some(oldest.map_or(at, |oldest: Timestamp| oldest.min(at)));
             seen += 1;
-            open.extend(queue.line().below(entries, job));
+            open.extend(queue.line().children(entries, job));
         }
         oldest
     }

@@ -130,7 +130,7 @@
 //! | `table` | the jobs in memory, by id and alias, their leases and terms; only it changes one |
 //! | `timers` | when jobs become available, leases end, jobs expire, rates allow more |
 //! | `queues`, `ready_line` | of each queue: counts, the ready jobs in order, who was told |
-//! | `priority_queue`, `run`, `heap` | an order of jobs that are linked through themselves |
+//! | `priority_queue`, `sorted_list`, `heap` | an order of jobs that are linked through themselves |
 //! | `rules` | a pause, the concurrency and the rate of a queue |
 //! | `groups` | the job of each group that goes first, and those behind it |
 //! | `parked` | how many jobs are parked, and how far clocks and lines are resident |
@@ -148,7 +148,7 @@
 //! One slab of 80-byte entries (68 bytes of head, the rest links), a 4-byte hash index by id, and
 //! priority queues linked through the entries: a timer for each clock, and each queue's ready jobs.
 //! A job that is due at once does not pass a timer. Jobs that come in order are a list, where
-//! adding and leaving cost the same however many there are; the others are in a leftist heap.
+//! adding and leaving are O(1); the others are in a leftist heap.
 //! Nothing here costs more than O(log n) at once. A timing wheel would file in O(1), but moves
 //! whole hours of jobs when a coarse bucket opens, and the queues need exact order anyway. An alias
 //! costs 32 bytes and its index, a lease 40, and a job that expires, recurs or has a group 40 and
@@ -179,8 +179,8 @@ mod queues;
 mod ready_line;
 mod recurrence;
 mod rules;
-mod run;
 mod slab;
+mod sorted_list;
 mod step;
 mod table;
 mod timers;

@@ -1,119 +1,119 @@
-//! Jobs in the order (`visible_at`, publish number) or the reverse: a [`Run`] of those that came in
-//! order, and a [`Heap`] of the others.
+//! Jobs in the order (`visible_at`, publish number) or the reverse: a [`SortedList`] of those that
+//! came in order, and a [`Heap`] of the others.
 //!
 //! One kind of order serves the timers of a partition and the ready jobs of a queue, because a job
 //! is in one of them at a time. The order is the caller's to keep: the same with every call, or
 //! [`PriorityQueue::reorder`]. Adding, taking the first and leaving from the middle cost at most
 //! O(log n), not on average but each time: no array that doubles, no pass over all after a quiet
-//! hour, no cascade at the full hour. In order they cost the same however many there are. An empty
-//! one is sixteen bytes, so that a million queues cost what their jobs cost.
+//! hour, no cascade at the full hour. For jobs that come in order they cost O(1). An empty queue is
+//! sixteen bytes, so that a million queues cost what their jobs cost.
 
 use records::QueueOrder;
 
 use crate::entry::Entry;
-use crate::heap::Heap;
-use crate::run::Run;
+use crate::heap::{Heap, in_order};
 use crate::slab::Handle;
+use crate::sorted_list::SortedList;
 use crate::table::Entries;
 
-/// A queue over some of the entries.
+/// A priority queue over some of the entries.
 #[derive(Default)]
 pub(crate) struct PriorityQueue {
-    run: Run,
+    list: SortedList,
     heap: Heap,
 }
 
 impl PriorityQueue {
     pub(crate) fn first(&self, entries: &Entries, order: QueueOrder) -> Option<Handle<Entry>> {
-        let (of_run, of_heap) = self.tops(entries, order);
-        let (Some(of_run), Some(of_heap)) = (of_run, of_heap) else { return of_run.or(of_heap) };
-        let is_run_first = entries[of_run].order() <= entries[of_heap].order();
-        Some(if is_run_first == (order == QueueOrder::Fifo) { of_run } else { of_heap })
+        match self.roots(entries, order) {
+            [Some(of_list), Some(of_heap)] => Some(in_order(entries, of_list, of_heap, order).0),
+            [one, other] => one.or(other),
+        }
     }
 
     /// The first of either part: the first of all is one of them.
-    pub(crate) fn tops(
-        &self,
-        entries: &Entries,
-        order: QueueOrder,
-    ) -> (Option<Handle<Entry>>, Option<Handle<Entry>>) {
-        let of_run = match order {
-            QueueOrder::Fifo => self.run.first(entries),
-            QueueOrder::Lifo => self.run.last(),
-        };
-        (of_run, self.heap.first())
+    pub(crate) fn roots(&self, entries: &Entries, order: QueueOrder) -> [Option<Handle<Entry>>; 2] {
+        [self.list.first(entries, order), self.heap.first()]
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.run.len() + self.heap.len()
+        self.list.len() + self.heap.len()
     }
 
-    /// Those next to an entry that come after it.
-    pub(crate) fn below(
+    /// Those next to an entry that come after it: from [`PriorityQueue::roots`] on they lead to
+    /// every entry.
+    pub(crate) fn children(
         &self,
         entries: &Entries,
         of: Handle<Entry>,
         order: QueueOrder,
-    ) -> impl Iterator<Item = Handle<Entry>> {
-        let Entry { links, .. } = entries[of];
-        let (one, other) = match order {
-            _ if !is_in_run(entries, of) => (links.left, links.right),
-            QueueOrder::Fifo => (links.right.filter(|_| self.run.last() != Some(of)), None),
-            QueueOrder::Lifo => (links.left.filter(|_| self.run.first(entries) != Some(of)), None),
-        };
-        one.into_iter().chain(other)
+    ) -> [Option<Handle<Entry>>; 2] {
+        if is_in_heap(entries, of) {
+            [entries[of].links.left, entries[of].links.right]
+        } else {
+            [self.list.after(entries, of, order), None]
+        }
     }
 
-    /// Adds an entry that is in no place.
+    /// Adds an entry that is in no queue.
     pub(crate) fn insert(&mut self, entries: &mut Entries, new: Handle<Entry>, order: QueueOrder) {
-        *entries.links_and_rank_mut(new).1 = 0;
-        if !self.run.insert(entries, new) {
+        if self.list.try_insert(entries, new) {
+            return;
+        }
+        // The last of the list makes way: a few that wait for long do not send all others to the
+        // heap. Each goes there once at most.
+        if let Some(last) = self.list.first(entries, QueueOrder::Lifo) {
+            self.list.remove(entries, last);
+            self.heap.insert(entries, last, order);
+        }
+        if !self.list.try_insert(entries, new) {
             self.heap.insert(entries, new, order);
         }
     }
 
     /// Takes out an entry of this queue.
     pub(crate) fn remove(&mut self, entries: &mut Entries, gone: Handle<Entry>, order: QueueOrder) {
-        if is_in_run(entries, gone) {
-            self.run.remove(entries, gone);
-        } else {
+        if is_in_heap(entries, gone) {
             self.heap.remove(entries, gone, order);
+        } else {
+            self.list.remove(entries, gone);
         }
     }
 
-    /// Has the queue be in another order from now on.
+    /// Has the queue be in another order from now on. The list is read from its other end then.
     pub(crate) fn reorder(&mut self, entries: &mut Entries, from: QueueOrder, to: QueueOrder) {
         self.heap.reorder(entries, from, to);
     }
 }
 
-/// Whether an entry is in the run of its queue: those of a heap have a rank.
-fn is_in_run(entries: &Entries, job: Handle<Entry>) -> bool {
-    entries[job].rank == 0
+/// Whether an entry of a queue is in its heap, where each has a rank.
+fn is_in_heap(entries: &Entries, job: Handle<Entry>) -> bool {
+    entries[job].rank > 0
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use base::Timestamp;
     use base::random::Random;
     use records::QueueOrder::{Fifo, Lifo};
 
     use super::*;
 
-    /// Everyone, in any order.
-    fn all(queue: &PriorityQueue, entries: &Entries, order: QueueOrder) -> Vec<(base::Timestamp, u64)> {
-        let (one, other) = queue.tops(entries, order);
-        let (mut open, mut all) = (Vec::from_iter(one.into_iter().chain(other)), Vec::new());
+    /// All entries that the roots lead to, sorted.
+    fn reached(queue: &PriorityQueue, entries: &Entries, order: QueueOrder) -> Vec<(Timestamp, u64)> {
+        let mut open: Vec<_> = queue.roots(entries, order).into_iter().flatten().collect();
+        let mut reached = Vec::new();
         while let Some(job) = open.pop() {
-            all.push(entries[job].order());
-            for below in queue.below(entries, job, order) {
-                assert_eq!(entries[job].order() < entries[below].order(), order == Fifo);
-                open.push(below);
+            reached.push(entries[job].order());
+            for child in queue.children(entries, job, order).into_iter().flatten() {
+                assert_eq!(entries[job].order() < entries[child].order(), order == Fifo);
+                open.push(child);
             }
         }
-        all.sort_unstable();
-        all
+        reached.sort_unstable();
+        reached
     }
 
     #[test]
@@ -151,19 +151,31 @@ mod tests {
                 let first = if order == Fifo { model.first() } else { model.last() };
                 let found = queue.first(&entries, order).map(|it| entries[it].order());
                 assert_eq!(found, first.copied());
+                queue.heap.check(&entries, order);
                 assert_eq!(queue.len(), model.len());
             }
-            assert_eq!(all(&queue, &entries, order), Vec::from_iter(model));
+            assert_eq!(reached(&queue, &entries, order), Vec::from_iter(model));
         }
     }
 
     #[test]
-    fn those_that_come_in_order_are_in_no_heap() {
+    fn some_that_wait_for_long_do_not_keep_the_others_out_of_the_list() {
+        let (mut entries, mut queue) = (Entries::default(), PriorityQueue::default());
+        for number in 0..1_000_u64 {
+            let waits = if number % 10 == 0 { 1_000_000 } else { 0 };
+            let new = entries.add(Entry::sample(number.cast_signed() + waits, number));
+            queue.insert(&mut entries, new, Fifo);
+        }
+        assert!(queue.heap.len() <= 100, "{} of 100 that wait for long", queue.heap.len());
+    }
+
+    #[test]
+    fn jobs_added_in_order_stay_out_of_the_heap() {
         let (mut entries, mut queue) = (Entries::default(), PriorityQueue::default());
         for number in 0..1_000_u64 {
             let new = entries.add(Entry::sample(number.cast_signed() / 10, number));
             queue.insert(&mut entries, new, Fifo);
         }
-        assert_eq!((queue.run.len(), queue.heap.len()), (1_000, 0));
+        assert_eq!((queue.list.len(), queue.heap.len()), (1_000, 0));
     }
 }

@@ -8,7 +8,7 @@ use crate::priority_queue::PriorityQueue;
 use crate::slab::Handle;
 use crate::table::Entries;
 
-/// The line. Half of a queue's record is for this: a queue may have one job only.
+/// The line. It is small: a queue may have one job only.
 pub(crate) struct ReadyLine {
     ready: PriorityQueue,
     /// Jobs behind another of their group; groups keep their order.
@@ -30,14 +30,17 @@ impl ReadyLine {
     }
 
     /// Ready jobs of which one goes first.
-    pub(crate) fn tops(&self, entries: &Entries) -> impl Iterator<Item = Handle<Entry>> {
-        let (one, other) = self.ready.tops(entries, self.order);
-        one.into_iter().chain(other)
+    pub(crate) fn roots(&self, entries: &Entries) -> impl Iterator<Item = Handle<Entry>> {
+        self.ready.roots(entries, self.order).into_iter().flatten()
     }
 
     /// Ready jobs next to one that go behind it.
-    pub(crate) fn below(&self, entries: &Entries, of: Handle<Entry>) -> impl Iterator<Item = Handle<Entry>> {
-        self.ready.below(entries, of, self.order)
+    pub(crate) fn children(
+        &self,
+        entries: &Entries,
+        of: Handle<Entry>,
+    ) -> impl Iterator<Item = Handle<Entry>> {
+        self.ready.children(entries, of, self.order).into_iter().flatten()
     }
 
     /// How many jobs are ready: none of them is behind another of its group.

@@ -15,8 +15,7 @@ use records::{
     AliasKey, GroupKey, JobHead, JobId, JobState, QueueKey, Recurrence, Reservation, Successor, Terms,
 };
 
-use crate::entry::{Claim, Entry, Extra, Lease, Next, Place, head_of_successor};
-use crate::heap::Links;
+use crate::entry::{Claim, Entry, Extra, Lease, Links, Next, Place, head_of_successor};
 use crate::queues::Queue;
 use crate::slab::{Handle, Slab};
 pub(crate) use entries::Entries;
@@ -79,7 +78,7 @@ impl Table {
         self.records.entries.iter()
     }
 
-    /// The entries, for the heaps that are linked through them.
+    /// The entries, for the priority queues that are linked through them.
     pub(crate) fn entries(&self) -> &Entries {
         &self.records.entries
     }

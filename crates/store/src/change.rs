@@ -60,7 +60,7 @@ impl Prepared {
     /// The changes of a batch.
     pub(crate) fn of(batch: Batch) -> Self {
         let Batch { partition: _, head, ops } = batch;
-        // A sign of life is one change, and others mostly one or two.
+        // Room for two changes an op, and one a sign of life.
         let signs = ops.iter().filter(|op| matches!(op, Op::Sign(_))).count();
         let mut changes = Vec::with_capacity(2 * ops.len() - signs);
         for op in ops {

@@ -11,9 +11,8 @@ use records::{JobId, Reservation};
 
 /// The digits of Crockford's base 32: no I, L, O, U.
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-/// What a byte of a text stands for as a digit of either case; [`NO_DIGIT`] if it is none.
-const VALUES: [u8; 256] = values();
-const NO_DIGIT: u8 = u8::MAX;
+/// What a byte of a text stands for, if it is a digit, of either case.
+const DIGIT_VALUES: [Option<u8>; 256] = digit_values();
 const ID_BYTES: usize = 16;
 const ID_CHARS: usize = 26;
 /// The job, the lease's number, and six bytes that only this lineage gives.
@@ -106,12 +105,12 @@ impl ReservationToken {
     }
 }
 
-const fn values() -> [u8; 256] {
-    let mut values = [NO_DIGIT; 256];
+const fn digit_values() -> [Option<u8>; 256] {
+    let mut values = [None; 256];
     let mut value = 0;
     while value < DIGITS.len() {
-        values[DIGITS[value] as usize] = value as u8;
-        values[DIGITS[value].to_ascii_lowercase() as usize] = value as u8;
+        values[DIGITS[value] as usize] = Some(value as u8);
+        values[DIGITS[value].to_ascii_lowercase() as usize] = Some(value as u8);
         value += 1;
     }
     values
@@ -140,10 +139,7 @@ fn decode(text: &str, chars: usize, bytes: &mut [u8]) -> Option<()> {
     let spare = (chars * 5 - bytes.len() * 8) as u32;
     let (mut bits, mut held, mut at) = (0_u32, 0_u32, 0);
     for (place, digit) in text.bytes().enumerate() {
-        let value = VALUES[usize::from(digit)];
-        if value == NO_DIGIT {
-            return None;
-        }
+        let value = DIGIT_VALUES[usize::from(digit)]?;
         bits = bits << 5 | u32::from(value);
         held += 5;
         if place == 0 {

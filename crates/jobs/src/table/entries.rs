@@ -1,10 +1,9 @@
-//! The entries of a table. Everybody may read one. The heaps that are linked through them change
-//! where one stands, and nobody but the table changes anything else.
+//! The entries of a table. Everybody may read one. The priority queues that are linked through them
+//! change where one stands, and nobody but the table changes anything else.
 
 use std::ops::Index;
 
-use crate::entry::{Entry, Place};
-use crate::heap::Links;
+use crate::entry::{Entry, Links, Place};
 use crate::slab::{Handle, Slab};
 
 /// The entries.
@@ -12,7 +11,7 @@ use crate::slab::{Handle, Slab};
 pub(crate) struct Entries(Slab<Entry>);
 
 impl Entries {
-    /// The links of an entry to others of its heap.
+    /// The links of an entry to others of its queue.
     #[inline]
     pub(crate) fn links_mut(&mut self, job: Handle<Entry>) -> &mut Links {
         &mut self.0[job].links
@@ -25,7 +24,7 @@ impl Entries {
         (&mut entry.links, &mut entry.rank)
     }
 
-    /// Notes in which heap an entry is; answers in which it was.
+    /// Notes in which queue an entry is; answers in which it was.
     #[inline]
     pub(crate) fn set_place(&mut self, job: Handle<Entry>, place: Place) -> Place {
         std::mem::replace(&mut self.0[job].place, place)

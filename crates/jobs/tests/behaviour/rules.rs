@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use jobs::{NewJob, QueueRules, Retry};
-use records::{GroupKey, JobClock, QueueOrder, Terms};
+use records::{GroupKey, JobClock, JobId, QueueOrder, Terms};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
@@ -130,4 +130,18 @@ fn the_oldest_is_told_of_whatever_goes_first() {
         let since = |job, at: Timestamp| if job == id(1) { at } else { Timestamp(40) };
         assert_eq!(rig.jobs.ready_since(QUEUE, since), Some(Timestamp(20)), "{order:?}");
     }
+}
+
+#[test]
+fn the_first_is_looked_at_however_many_came_in_another_order() {
+    let mut rig = Rig::new();
+    rig.publish(job_at(0, -90_000));
+    for number in 0..1_100_u16 {
+        let mut bytes = [1; 16];
+        bytes[..2].copy_from_slice(&number.to_be_bytes());
+        rig.publish(NewJob { id: JobId(bytes), ..job_at(1, -10_000 - 10 * i64::from(number)) });
+    }
+    // The others were published lately, whenever they were to be due.
+    let since = |job, _| Timestamp(if job == id(0) { -500 } else { 0 });
+    assert_eq!(rig.jobs.ready_since(QUEUE, since), Some(Timestamp(-500)));
 }

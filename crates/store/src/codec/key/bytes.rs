@@ -10,19 +10,20 @@ const INLINE_MAX: usize = 30;
 
 /// A key. Keys are in the order of their bytes, as slices are.
 ///
-/// A change looks at some sixty keys on its way to the end of a tree of changed rows. Almost all
-/// are short and differ in their first sixteen bytes, which are compared as two numbers.
-#[derive(Clone)]
+/// A change compares some sixty keys on its way to the end of a tree of changed rows. Those of up
+/// to 30 bytes compare as three numbers and the rest.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Key(Form);
 
-#[derive(Clone)]
+/// A key is `Long` only if it is too long to be `Inline`.
+#[derive(Clone, PartialEq, Eq)]
 enum Form {
-    /// What is behind the length is 0.
+    /// Bytes beyond the length are 0.
     Inline {
         bytes: [u8; INLINE_MAX],
         length: u8,
     },
-    Long(Box<[u8]>),
+    Long(Vec<u8>),
 }
 
 const _: () = assert!(size_of::<Key>() == 32, "millions of these are in overlays");
@@ -45,14 +46,18 @@ impl Key {
 
     #[inline]
     pub(crate) fn extend_from_slice(&mut self, more: &[u8]) {
-        if let Form::Inline { bytes, length } = &mut self.0
-            && let Some(room) = bytes.get_mut(usize::from(*length)..usize::from(*length) + more.len())
-        {
-            room.copy_from_slice(more);
-            *length += more.len() as u8;
-            return;
+        match &mut self.0 {
+            Form::Inline { bytes, length } => {
+                let filled = usize::from(*length);
+                if let Some(room) = bytes.get_mut(filled..filled + more.len()) {
+                    room.copy_from_slice(more);
+                    *length += more.len() as u8;
+                } else {
+                    self.0 = Form::Long([&bytes[..filled], more].concat());
+                }
+            }
+            Form::Long(bytes) => bytes.extend_from_slice(more),
         }
-        self.0 = Form::Long([&self[..], more].concat().into());
     }
 }
 
@@ -98,7 +103,7 @@ impl Ord for Key {
                 return order;
             }
         }
-        // One is the beginning of the other if all is the same as far as it is filled up.
+        // Equal up to the padding: the shorter is the beginning of the longer.
         rest.cmp(other_rest).then(length.cmp(other_length))
     }
 }
@@ -108,14 +113,6 @@ impl PartialOrd for Key {
         Some(self.cmp(other))
     }
 }
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self[..] == other[..]
-    }
-}
-
-impl Eq for Key {}
 
 impl Default for Key {
     fn default() -> Self {
