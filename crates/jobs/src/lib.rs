@@ -130,7 +130,7 @@
 //! | `table` | the jobs in memory, by id and alias, their leases and terms; only it changes one |
 //! | `timers` | when jobs become available, leases end, jobs expire, rates allow more |
 //! | `queues`, `ready_line` | of each queue: counts, the ready jobs in order, who was told |
-//! | `priority_queue`, `sorted_list`, `heap` | an order of jobs that are linked through themselves |
+//! | `priority_queue`, `sorted_list`, `heap` | an order of jobs, linked through themselves |
 //! | `rules` | a pause, the concurrency and the rate of a queue |
 //! | `groups` | the job of each group that goes first, and those behind it |
 //! | `parked` | how many jobs are parked, and how far clocks and lines are resident |
