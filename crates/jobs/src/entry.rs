@@ -81,8 +81,8 @@ impl Entry {
     }
 }
 
-/// A job's place among the others of its heap, or of its list: there the left one is before it and
-/// the right one behind it.
+/// A job's place among the others of its heap or list. In a list the left one is before it, and the
+/// right one behind it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Links {
     pub(crate) left: Option<Handle<Entry>>,
