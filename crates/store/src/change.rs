@@ -12,7 +12,7 @@ use records::{
     PartitionHead, Reading, ReportIds, Seen, Sign, StreamSubscription, WorkerControl,
 };
 
-use crate::codec::key::{self, Key};
+use crate::codec::key::{self, TableKey};
 use crate::codec::{SubscriptionPlace, encode_batch};
 use crate::record::{Placed, Record, index_rows};
 use crate::table::Table;
@@ -31,12 +31,12 @@ pub(crate) enum Change {
     Sign(SlotSign),
     Put {
         table: Table,
-        key: Key,
+        key: TableKey,
         value: Box<[u8]>,
     },
     Delete {
         table: Table,
-        key: Key,
+        key: TableKey,
     },
     /// All of a device that no key of its own names.
     DropDevice(DeviceSlot),

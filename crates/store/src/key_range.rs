@@ -4,13 +4,13 @@ use std::ops::Bound;
 
 use base::PartitionId;
 
-use crate::codec::key::{self, Key};
+use crate::codec::key::{self, TableKey};
 
 /// Keys between two bounds, without the partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
-    pub(crate) low: Bound<Key>,
-    pub(crate) high: Bound<Key>,
+    pub(crate) low: Bound<TableKey>,
+    pub(crate) high: Bound<TableKey>,
 }
 
 impl KeyRange {
@@ -22,21 +22,21 @@ impl KeyRange {
     /// Keys that begin with `prefix`.
     pub(crate) fn of(prefix: &[u8]) -> Self {
         let high = successor(prefix).map_or(Bound::Unbounded, Bound::Excluded);
-        Self { low: Bound::Included(Key::from_slice(prefix)), high }
+        Self { low: Bound::Included(TableKey::from_slice(prefix)), high }
     }
 
     /// Those from `first` on.
-    pub(crate) fn from(self, first: Key) -> Self {
+    pub(crate) fn from(self, first: TableKey) -> Self {
         Self { low: Bound::Included(first), ..self }
     }
 
     /// Those behind `last`.
-    pub(crate) fn after(self, last: Option<Key>) -> Self {
+    pub(crate) fn after(self, last: Option<TableKey>) -> Self {
         Self { low: last.map_or(self.low, Bound::Excluded), ..self }
     }
 
     /// Those before `first`.
-    pub(crate) fn before(self, first: Option<Key>) -> Self {
+    pub(crate) fn before(self, first: Option<TableKey>) -> Self {
         Self { high: first.map_or(self.high, Bound::Excluded), ..self }
     }
 
@@ -53,7 +53,7 @@ impl KeyRange {
 
     /// The bounds in a table, where every key begins with its partition.
     pub(crate) fn in_partition(&self, partition: PartitionId) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-        let whole = |key: &Key| key::in_partition(partition, key);
+        let whole = |key: &TableKey| key::in_partition(partition, key);
         let low = match &self.low {
             Bound::Unbounded => Bound::Included(key::in_partition(partition, &[])),
             bound => bound.as_ref().map(whole),
@@ -70,9 +70,9 @@ impl KeyRange {
 }
 
 /// The first key behind all that begin with `prefix`.
-fn successor(prefix: &[u8]) -> Option<Key> {
+fn successor(prefix: &[u8]) -> Option<TableKey> {
     let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
-    let mut key = Key::from_slice(&prefix[..=last]);
+    let mut key = TableKey::from_slice(&prefix[..=last]);
     key[last] += 1;
     Some(key)
 }
@@ -86,7 +86,7 @@ mod tests {
         for (prefix, high) in
             [(&b"ab"[..], Some(&b"ac"[..])), (b"a\xff", Some(b"b")), (b"\xff\xff", None), (b"", None)]
         {
-            let expect = high.map_or(Bound::Unbounded, |high| Bound::Excluded(Key::from_slice(high)));
+            let expect = high.map_or(Bound::Unbounded, |high| Bound::Excluded(TableKey::from_slice(high)));
             assert_eq!(KeyRange::of(prefix).high, expect);
         }
     }
@@ -102,8 +102,8 @@ mod tests {
     #[test]
     fn an_empty_range_is_known() {
         let range = |low: &[u8], high: &[u8]| KeyRange {
-            low: Bound::Excluded(Key::from_slice(low)),
-            high: Bound::Excluded(Key::from_slice(high)),
+            low: Bound::Excluded(TableKey::from_slice(low)),
+            high: Bound::Excluded(TableKey::from_slice(high)),
         };
         assert!(range(b"b", b"a").is_empty() && range(b"a", b"a").is_empty());
         assert!(!range(b"a", b"b").is_empty() && !KeyRange::all().is_empty());

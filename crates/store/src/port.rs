@@ -17,7 +17,7 @@ use records::{
 };
 
 use crate::blocks::BlockStorage;
-use crate::codec::key::Key;
+use crate::codec::key::TableKey;
 
 pub use crate::key_range::KeyRange;
 pub use crate::table::Table;
@@ -225,7 +225,7 @@ pub struct FeedFilter {
 
 /// Rows in order of key. A key without a row was looked at, but its row is gone: whoever bounds
 /// work counts it too.
-pub type RowsInOrder<'a> = Box<dyn Iterator<Item = Result<(Key, Option<Vec<u8>>), StoreError>> + 'a>;
+pub type RowsInOrder<'a> = Box<dyn Iterator<Item = Result<(TableKey, Option<Vec<u8>>), StoreError>> + 'a>;
 
 /// Signs of life of the devices of a slice, by [`DeviceSlot::within_slice`].
 pub type SeenSlice = [Option<Seen>; DeviceSlot::SLICE_DEVICES as usize];

@@ -22,7 +22,7 @@ mod subscriptions;
 
 pub use picks::ResultPage;
 
-use crate::codec::key::Key;
+use crate::codec::key::TableKey;
 use crate::codec::{CodecError, Stored};
 use crate::key_range::KeyRange;
 use crate::port::{StoreError, View};
@@ -30,7 +30,7 @@ use crate::record::{Index, Record};
 use crate::table::Table;
 
 /// A key and its row.
-type Row = (Key, Vec<u8>);
+type Row = (TableKey, Vec<u8>);
 
 impl dyn View + '_ {
     /// A record by its key.
@@ -55,7 +55,7 @@ impl dyn View + '_ {
         range: KeyRange,
         ascending: bool,
     ) -> Result<impl Iterator<Item = Result<Row, StoreError>>, StoreError> {
-        let there = |(key, row): (Key, Option<Vec<u8>>)| row.map(|row| (key, row));
+        let there = |(key, row): (TableKey, Option<Vec<u8>>)| row.map(|row| (key, row));
         Ok(self.range(table, &range, ascending)?.filter_map(move |row| row.map(there).transpose()))
     }
 

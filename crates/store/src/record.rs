@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use crate::codec::key::Key;
+use crate::codec::key::TableKey;
 use crate::codec::{CodecError, Stored};
 use crate::table::Table;
 
@@ -23,7 +23,7 @@ pub(crate) trait Record: Stored + 'static {
     const INDEXES: &'static [Index<Self::Place>] = &[];
 
     /// Its key in the table.
-    fn key(place: &Self::Place) -> Key;
+    fn key(place: &Self::Place) -> TableKey;
 }
 
 /// Declares a [`Record`]: its table, its key from all by which it is found, and its indexes. With
@@ -41,7 +41,7 @@ macro_rules! record {
             type Place = $place;
             $(const INDEXES: &'static [$crate::record::Index<$place>] = &[$($index),+];)?
 
-            fn key($found: &$place) -> $crate::codec::key::Key {
+            fn key($found: &$place) -> $crate::codec::key::TableKey {
                 $key
             }
         }
@@ -52,7 +52,7 @@ macro_rules! record {
                 $of
             }
 
-            $(fn left(&self) -> impl Iterator<Item = ($crate::table::Table, $crate::codec::key::Key)> {
+            $(fn left(&self) -> impl Iterator<Item = ($crate::table::Table, $crate::codec::key::TableKey)> {
                 let $leaves = self;
                 $left
             })?
@@ -68,13 +68,13 @@ pub(crate) trait Placed: Record {
 
     /// Rows of its indexes in which it may have been, and is not as it is now: they go when it is
     /// put. None of a record whose rows never change, or are deleted as they were.
-    fn left(&self) -> impl Iterator<Item = (Table, Key)> {
+    fn left(&self) -> impl Iterator<Item = (Table, TableKey)> {
         std::iter::empty()
     }
 }
 
 /// Takes the rows of an index, each with its key and what it holds.
-pub(crate) type EachRow<'a> = &'a mut dyn FnMut(Key, &[u8]);
+pub(crate) type EachRow<'a> = &'a mut dyn FnMut(TableKey, &[u8]);
 
 /// Rows that lead to records.
 pub(crate) struct Index<P: 'static> {
@@ -83,18 +83,18 @@ pub(crate) struct Index<P: 'static> {
     /// Hands out the rows of a record, each with its key and what it holds.
     pub(crate) rows: fn(&P, EachRow<'_>),
     /// The key of the record that a row leads to.
-    pub(crate) names: fn(&[u8], &[u8]) -> Result<Key, CodecError>,
+    pub(crate) names: fn(&[u8], &[u8]) -> Result<TableKey, CodecError>,
 }
 
 /// Where a record's row and all rows of its indexes are.
-pub(crate) fn rows_of<R: Record>(place: &R::Place) -> Vec<(Table, Key)> {
+pub(crate) fn rows_of<R: Record>(place: &R::Place) -> Vec<(Table, TableKey)> {
     let mut rows = vec![(R::TABLE, R::key(place))];
     index_rows::<R>(place, |table, key, _| rows.push((table, key)));
     rows
 }
 
 /// Hands out the rows of all indexes of a record.
-pub(crate) fn index_rows<R: Record>(place: &R::Place, mut each: impl FnMut(Table, Key, &[u8])) {
+pub(crate) fn index_rows<R: Record>(place: &R::Place, mut each: impl FnMut(Table, TableKey, &[u8])) {
     for index in R::INDEXES {
         (index.rows)(place, &mut |key, value| each(index.table, key, value));
     }

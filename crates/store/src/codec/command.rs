@@ -8,7 +8,7 @@ use records::{
 };
 
 use super::field::{Field, choices, fields, stored, variants};
-use super::key::{self, Key, Moment};
+use super::key::{self, Moment, TableKey};
 use super::{CodecError, Reader, Stored};
 use crate::record::{Index, Placed, record, rows_of};
 use crate::table::Table;
@@ -79,7 +79,7 @@ impl Stored for OutcomeReceiver {
 }
 
 /// Where all rows of a command in this state are.
-pub(crate) fn rows_of_command(command: &Command, state: &CommandState) -> Vec<(Table, Key)> {
+pub(crate) fn rows_of_command(command: &Command, state: &CommandState) -> Vec<(Table, TableKey)> {
     let mut rows = rows_of::<Command>(&command.place());
     rows.extend(rows_of::<CommandState>(&command.id.into()));
     rows.extend(OpenCommand::of(command, state).iter().flat_map(rows_of::<OpenCommand>));

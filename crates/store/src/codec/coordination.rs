@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use records::{Lock, WorkerControl};
 
 use super::field::stored;
-use super::key::{self, Key};
+use super::key::{self, TableKey};
 use crate::record::record;
 
 stored!(
@@ -19,13 +19,13 @@ stored!(
 );
 
 record!(
-    Lock: Locks by Key,
+    Lock: Locks by TableKey,
     key: |key| key.clone(),
     place: |lock| Cow::Owned(key::named(&lock.namespace, &lock.name)),
 );
 
 record!(
-    WorkerControl: QueueControls by Key,
+    WorkerControl: QueueControls by TableKey,
     key: |key| key.clone(),
     place: |control| Cow::Owned(key::named(&control.namespace, &control.queue)),
 );

@@ -8,7 +8,7 @@ use records::{CopyBegin, CopyDirection, LiveLane, PeerNode, ReportsCopy, StreamC
 use super::CodecError;
 use super::bytes::Reader;
 use super::field::{Field, choices, fields, stored};
-use super::key::{self, Key};
+use super::key::{self, TableKey};
 use crate::record::record;
 
 stored!(
@@ -58,6 +58,6 @@ record!(
 
 record!(
     PeerNode: PeerNodes by Box<str>,
-    key: |name| Key::from_slice(name.as_bytes()),
+    key: |name| TableKey::from_slice(name.as_bytes()),
     place: |node| Cow::Borrowed(&node.name),
 );

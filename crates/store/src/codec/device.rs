@@ -8,7 +8,7 @@ use records::{Connection, DeviceProfile, DeviceSlot, DeviceState};
 
 use super::bytes::{Reader, put_i64, put_u64};
 use super::field::stored;
-use super::key::{self, Key};
+use super::key::{self, TableKey};
 use super::value::{get_value, put_value};
 use super::{CodecError, Stored};
 use crate::record::{Index, record};
@@ -107,7 +107,7 @@ record!(
             table: Table::DevicesByKind,
             rows: |device, row| row(key::kind(&device.kind, device.id.as_str().as_bytes()), &[]),
             names: |row, _| match row.iter().position(|byte| *byte == 0) {
-                Some(zero) => Ok(Key::from_slice(&row[zero + 1..])),
+                Some(zero) => Ok(TableKey::from_slice(&row[zero + 1..])),
                 None => Err(CodecError::Truncated { what: "the key of a kind", at: row.len() }),
             },
         },
@@ -115,10 +115,10 @@ record!(
 );
 
 /// The id of a device behind the number of a client or the hash of a label.
-fn behind_number(row: &[u8]) -> Result<Key, CodecError> {
+fn behind_number(row: &[u8]) -> Result<TableKey, CodecError> {
     let id = row.get(size_of::<u64>()..).filter(|id| !id.is_empty());
     let short = CodecError::Truncated { what: "the key of a device", at: row.len() };
-    id.map(Key::from_slice).ok_or(short)
+    id.map(TableKey::from_slice).ok_or(short)
 }
 
 record!(

@@ -9,7 +9,7 @@ use records::{
 };
 
 use super::field::{choices, fields, stored};
-use super::key::{self, Key};
+use super::key::{self, TableKey};
 use crate::record::{Index, record};
 use crate::table::Table;
 
@@ -73,12 +73,12 @@ choices! {
 #[derive(Clone, Debug)]
 pub(crate) struct StreamPlace {
     stream: Incarnation,
-    name: Option<Key>,
+    name: Option<TableKey>,
 }
 
 impl StreamPlace {
     /// The name that a stream has no more once it is deleted.
-    fn left_by(stream: &Stream) -> impl Iterator<Item = (Table, Key)> {
+    fn left_by(stream: &Stream) -> impl Iterator<Item = (Table, TableKey)> {
         let name = || key::stream_name(&stream.namespace, &stream.name);
         stream.deleted.then(|| (Table::StreamsByName, name())).into_iter()
     }
@@ -98,7 +98,7 @@ record!(
             let stream = key::incarnation(place.stream);
             place.name.iter().for_each(|name| row(name.clone(), &stream));
         },
-        names: |_, stream| Ok(Key::from_slice(stream)),
+        names: |_, stream| Ok(TableKey::from_slice(stream)),
     }],
 );
 
@@ -135,8 +135,8 @@ record!(
 /// All by which a span is found.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanPlace {
-    by_number: Key,
-    by_block: Key,
+    by_number: TableKey,
+    by_block: TableKey,
 }
 
 impl SpanPlace {
@@ -162,8 +162,8 @@ record!(
 /// All by which a text is found.
 #[derive(Clone, Debug)]
 pub(crate) struct TextPlace {
-    by_text: Key,
-    by_message: Key,
+    by_text: TableKey,
+    by_message: TableKey,
 }
 
 impl TextPlace {
@@ -182,6 +182,6 @@ record!(
     indexes: [Index {
         table: Table::TextsByMessage,
         rows: |place, row| row(place.by_message.clone(), &place.by_text),
-        names: |_, text| Ok(Key::from_slice(text)),
+        names: |_, text| Ok(TableKey::from_slice(text)),
     }],
 );

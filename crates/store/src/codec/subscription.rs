@@ -6,7 +6,7 @@ use base::Incarnation;
 use records::{StreamSubscription, SubscriptionPush};
 
 use super::field::stored;
-use super::key::{self, Key};
+use super::key::{self, TableKey};
 use crate::record::{Index, record};
 use crate::table::Table;
 
@@ -23,7 +23,7 @@ stored!(
 /// All by which a subscription is found.
 #[derive(Clone, Debug)]
 pub(crate) struct SubscriptionPlace {
-    key: Key,
+    key: TableKey,
     is_pushed: bool,
 }
 
@@ -34,7 +34,7 @@ impl SubscriptionPlace {
     }
 
     /// Where a subscription is no more, if it was there.
-    fn left_by(subscription: &StreamSubscription) -> impl Iterator<Item = (Table, Key)> {
+    fn left_by(subscription: &StreamSubscription) -> impl Iterator<Item = (Table, TableKey)> {
         let key = || key::subscription(subscription.stream, &subscription.name);
         subscription.push.is_none().then(|| (Table::PushedSubscriptions, key())).into_iter()
     }
@@ -55,6 +55,6 @@ record!(
                 row(place.key.clone(), &[]);
             }
         },
-        names: |row, _| Ok(Key::from_slice(row)),
+        names: |row, _| Ok(TableKey::from_slice(row)),
     }],
 );

@@ -12,7 +12,7 @@ use records::{
 };
 
 use super::field::{choices, fields, stored, variants};
-use super::key::{self, Key};
+use super::key::{self, TableKey};
 use crate::record::{Index, record};
 use crate::table::Table;
 
@@ -100,7 +100,7 @@ record!(
                     row(key::task_id(place.id), &key::incarnation(place.task));
                 }
             },
-            names: |_, task| Ok(Key::from_slice(task)),
+            names: |_, task| Ok(TableKey::from_slice(task)),
         },
         Index {
             table: Table::SlotsByCampaign,
@@ -126,7 +126,7 @@ pub(crate) struct TaskLists {
 impl TaskLists {
     /// Those of a task that goes on, also while it is called off, which one that has ended is no
     /// longer in.
-    fn left_by(state: &TaskState) -> impl Iterator<Item = (Table, Key)> {
+    fn left_by(state: &TaskState) -> impl Iterator<Item = (Table, TableKey)> {
         let key = || key::incarnation(state.task);
         let running = state.ended_at.is_some().then(|| (Table::RunningTasks, key()));
         let untold = state.post.is_none().then(|| (Table::UntoldTasks, key()));
@@ -149,12 +149,12 @@ record!(
         Index {
             table: Table::RunningTasks,
             rows: |lists, row| if lists.is_running { row(key::incarnation(lists.task), &[]) },
-            names: |row, _| Ok(Key::from_slice(row)),
+            names: |row, _| Ok(TableKey::from_slice(row)),
         },
         Index {
             table: Table::UntoldTasks,
             rows: |lists, row| if lists.is_untold { row(key::incarnation(lists.task), &[]) },
-            names: |row, _| Ok(Key::from_slice(row)),
+            names: |row, _| Ok(TableKey::from_slice(row)),
         },
         Index {
             table: Table::EndedTasks,

@@ -12,7 +12,7 @@ use base::PartitionId;
 
 use super::tables::{Row, Snapshot, Table, TableWriter, Writer};
 use super::view::damaged_row;
-use crate::codec::key::{self, BlobKey, Key};
+use crate::codec::key::{self, BlobKey, TableKey};
 use crate::codec::{CodecError, Stored};
 use crate::history::{BLOCK_BYTES, BlobIndex, Sealed, Source, Span, day_of};
 use crate::key_range::KeyRange;
@@ -35,7 +35,7 @@ pub(super) fn index(file: &str, (key, row): &Row) -> Result<(BlobKey, BlobIndex)
     read_index(file, key, row)
 }
 
-fn read_index(file: &str, key: &Key, row: &[u8]) -> Result<(BlobKey, BlobIndex), StoreError> {
+fn read_index(file: &str, key: &TableKey, row: &[u8]) -> Result<(BlobKey, BlobIndex), StoreError> {
     let read = || Ok((BlobKey::from_key(key)?, BlobIndex::from_row(row)?));
     read().map_err(|error| damaged_row(file, Table::BlobIndex, key, &error))
 }
@@ -137,8 +137,9 @@ impl<'a> BlobWriter<'a> {
         limit: usize,
         wanted: impl Fn(BlobKey, &BlobIndex) -> bool,
     ) -> Result<Vec<(BlobKey, BlobIndex)>, StoreError> {
-        let is_wanted =
-            |key: &Key, row: &[u8]| read_index(self.name(), key, row).map(|(key, index)| wanted(key, &index));
+        let is_wanted = |key: &TableKey, row: &[u8]| {
+            read_index(self.name(), key, row).map(|(key, index)| wanted(key, &index))
+        };
         let rows = self.index.first(self.partition, range, limit, is_wanted)?;
         rows.iter().map(|row| index(self.name(), row)).collect()
     }

@@ -11,7 +11,7 @@ use base::Timestamp;
 use base::hash::derived;
 
 use super::tables::Table;
-use crate::codec::key::{Key, Moment, ParkedPlace};
+use crate::codec::key::{Moment, ParkedPlace, TableKey};
 
 /// Bits for each key: with [`PROBES`] probes about one wrong "perhaps" in two hundred.
 const BITS_PER_KEY: usize = 12;
@@ -99,9 +99,9 @@ const MARKED: [Table; 5] =
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     /// The last job: no row of a later one is there.
-    job: Option<Key>,
+    job: Option<TableKey>,
     /// The last queue.
-    queue: Option<Key>,
+    queue: Option<TableKey>,
     /// No dead letter from this number on is there.
     next_dead: u64,
 }
@@ -113,7 +113,7 @@ impl Marks {
             _ => &mut self.job,
         };
         if mark.as_ref().is_none_or(|last| **last < *key) {
-            *mark = Some(Key::from_slice(key));
+            *mark = Some(TableKey::from_slice(key));
         }
     }
 
@@ -142,7 +142,7 @@ impl Marks {
     }
 }
 
-fn is_up_to(last: Option<&Key>, key: &[u8]) -> bool {
+fn is_up_to(last: Option<&TableKey>, key: &[u8]) -> bool {
     last.is_some_and(|last| *key <= **last)
 }
 

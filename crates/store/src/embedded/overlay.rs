@@ -22,7 +22,7 @@ use super::existence_filter::ExistenceFilter;
 use super::locks::{locked, reading, writing};
 use super::tables::Table;
 use crate::change::{Change, Prepared, SlotSign};
-use crate::codec::key::{self, Key};
+use crate::codec::key::{self, TableKey};
 use crate::key_range::KeyRange;
 pub(super) use rows::{ChangedRows, CopiedRow, Final, Found};
 pub(super) use slice::{SeenChange, SliceOverlay};
@@ -189,11 +189,11 @@ impl Data {
             Change::Put { table, key, value } => {
                 let was_parked = table == Table::JobHeads && self.was_parked(&key);
                 let is_born =
-                    |key: &Key, value: &[u8]| was_parked || !below.may_hold(table, key, Some(value));
+                    |key: &TableKey, value: &[u8]| was_parked || !below.may_hold(table, key, Some(value));
                 self.rows_mut(table).put(key, value, versions, is_born);
             }
             Change::Delete { table, key } => {
-                let is_below = |key: &Key| below.may_hold(table, key, None);
+                let is_below = |key: &TableKey| below.may_hold(table, key, None);
                 self.rows_mut(table).delete(key, versions, is_below);
             }
             Change::DropDevice(slot) => self.drop_device(slot, versions),
@@ -201,7 +201,7 @@ impl Data {
     }
 
     /// Whether a job was parked and is not any more: nothing below has its head then.
-    fn was_parked(&self, job: &Key) -> bool {
+    fn was_parked(&self, job: &TableKey) -> bool {
         let parked = self.rows(Table::ParkedIds);
         parked.is_some_and(|rows| rows.at(job, u64::MAX) == Found::Deleted)
     }

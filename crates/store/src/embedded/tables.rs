@@ -18,7 +18,7 @@ use redb::{
 };
 
 use super::pages::{CheckedPages, DamagedPage};
-use crate::codec::key::{self, Key};
+use crate::codec::key::{self, TableKey};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
 pub(super) use crate::table::Table;
@@ -163,7 +163,7 @@ pub(super) struct RowIter {
 }
 
 /// A key without its partition, and a value.
-pub(super) type Row = (Key, Vec<u8>);
+pub(super) type Row = (TableKey, Vec<u8>);
 type Found =
     Result<(AccessGuard<'static, &'static [u8]>, AccessGuard<'static, &'static [u8]>), redb::StorageError>;
 
@@ -188,8 +188,8 @@ impl DoubleEndedIterator for RowIter {
     }
 }
 
-fn without_partition(key: &[u8]) -> Key {
-    Key::from_slice(key.get(key::PARTITION_BYTES..).unwrap_or_default())
+fn without_partition(key: &[u8]) -> TableKey {
+    TableKey::from_slice(key.get(key::PARTITION_BYTES..).unwrap_or_default())
 }
 
 /// One transaction.
@@ -260,7 +260,7 @@ impl<'a> TableWriter<'a> {
         partition: PartitionId,
         range: &KeyRange,
         limit: usize,
-        mut wanted: impl FnMut(&Key, &[u8]) -> Result<bool, StoreError>,
+        mut wanted: impl FnMut(&TableKey, &[u8]) -> Result<bool, StoreError>,
     ) -> Result<Vec<Row>, StoreError> {
         let failed = |error: redb::StorageError| failure(self.name, "writing", error.into());
         let (low, high) = range.in_partition(partition);
@@ -283,7 +283,7 @@ impl<'a> TableWriter<'a> {
         &self,
         partition: PartitionId,
         range: &KeyRange,
-    ) -> Result<Option<Key>, StoreError> {
+    ) -> Result<Option<TableKey>, StoreError> {
         let failed = |error: redb::StorageError| failure(self.name, "writing", error.into());
         let (low, high) = range.in_partition(partition);
         let mut found = self.table.range::<&[u8]>((as_slice(&low), as_slice(&high))).map_err(failed)?;

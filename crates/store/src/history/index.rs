@@ -6,7 +6,7 @@ use base::Timestamp;
 
 use super::page::Span;
 use super::{BLOCK_BYTES, ChunkReadings, SliceDevices, SliceReading, encode_blob, merge_blobs};
-use crate::codec::key::{BlobKey, Key};
+use crate::codec::key::{BlobKey, TableKey};
 use crate::codec::{CodecError, Reader, Stored, put_i64, put_u64};
 use crate::record::Record;
 use crate::table::Table;
@@ -91,7 +91,7 @@ impl Record for BlobIndex {
     const TABLE: Table = Table::BlobIndex;
     type Place = BlobKey;
 
-    fn key(blob: &BlobKey) -> Key {
+    fn key(blob: &BlobKey) -> TableKey {
         blob.to_key()
     }
 }

@@ -11,7 +11,7 @@ use records::{
 };
 
 use crate::change::{Change, Prepared, SlotSign};
-use crate::codec::key::{self, JOB_BYTES, Key};
+use crate::codec::key::{self, JOB_BYTES, TableKey};
 use crate::codec::{Stored, rows_of_command};
 use crate::key_range::KeyRange;
 use crate::port::ReadingKey;
@@ -19,7 +19,7 @@ use crate::record::{Placed, index_rows};
 use crate::table::Table;
 
 /// The rows of a table, in order of key.
-pub(super) type Rows = BTreeMap<Key, Arc<[u8]>>;
+pub(super) type Rows = BTreeMap<TableKey, Arc<[u8]>>;
 
 /// Everything kept of a partition. A view shares what was not changed since it was opened.
 #[derive(Clone, Debug, Default)]
@@ -56,8 +56,8 @@ impl MemoryPartition {
         &self,
         table: Table,
         range: KeyRange,
-    ) -> impl DoubleEndedIterator<Item = (&Key, &Arc<[u8]>)> {
-        let none = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(Key::new()) };
+    ) -> impl DoubleEndedIterator<Item = (&TableKey, &Arc<[u8]>)> {
+        let none = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(TableKey::new()) };
         let range = if range.is_empty() { none } else { range };
         self.tables
             .get(&table)
@@ -107,7 +107,7 @@ impl MemoryPartition {
         }
     }
 
-    fn keys(&self, table: Table, prefix: &[u8]) -> Vec<Key> {
+    fn keys(&self, table: Table, prefix: &[u8]) -> Vec<TableKey> {
         self.range(table, KeyRange::of(prefix)).map(|(key, _)| key.clone()).collect()
     }
 

@@ -6,7 +6,7 @@ use base::Timestamp;
 use records::{DeviceSlot, PartitionHead, Reading, Seen};
 
 use super::partition::MemoryPartition;
-use crate::codec::key::Key;
+use crate::codec::key::TableKey;
 use crate::key_range::KeyRange;
 use crate::port::{Page, ReadingKey, RowsInOrder, SeenSlice, StoreError, Table, View};
 
@@ -32,7 +32,7 @@ impl View for MemoryView {
 
     fn range(&self, table: Table, range: &KeyRange, ascending: bool) -> Result<RowsInOrder<'_>, StoreError> {
         let rows = self.0.range(table, range.clone());
-        let row = |(key, row): (&Key, &Arc<[u8]>)| Ok((key.clone(), Some(row.to_vec())));
+        let row = |(key, row): (&TableKey, &Arc<[u8]>)| Ok((key.clone(), Some(row.to_vec())));
         Ok(if ascending { Box::new(rows.map(row)) } else { Box::new(rows.rev().map(row)) })
     }
 

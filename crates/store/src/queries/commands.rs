@@ -14,7 +14,7 @@ use records::{
 
 use super::feeds::{Deleted, Feed};
 use super::index_of;
-use crate::codec::key::{self, Key, Moment};
+use crate::codec::key::{self, Moment, TableKey};
 use crate::key_range::KeyRange;
 use crate::port::{Page, StoreError, View};
 use crate::table::Table;
@@ -128,7 +128,7 @@ impl dyn View + '_ {
         let last = after.map(|slot| key::behind_open_commands(phase, slot));
         let range = KeyRange::of(&key::open_phase(phase)).after(last);
         let next = self.rows(Table::OpenCommands, range, true)?.next().transpose()?;
-        let slot = |(key, _): (Key, Vec<u8>)| {
+        let slot = |(key, _): (TableKey, Vec<u8>)| {
             let slot = key::slot_of_open_command(&key);
             slot.map_err(|error| self.unreadable(Table::OpenCommands, &key, &error))
         };
@@ -156,7 +156,7 @@ impl dyn View + '_ {
         let index = index_of::<OpenCommand>(Table::CommandsByDue);
         let last = after.map(|(due, key)| Moment::from(key).below(&key::time(due)));
         let rows = self.rows(index.table, up_to(until).after(last), true)?;
-        let named = |(key, value): (Key, Vec<u8>)| self.surely_named(index, &key, &value);
+        let named = |(key, value): (TableKey, Vec<u8>)| self.surely_named(index, &key, &value);
         self.of_devices(rows.map(|row| row.and_then(named)), limit, |open: &OpenCommand| open.slot)
     }
 

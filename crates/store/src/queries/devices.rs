@@ -5,7 +5,7 @@ use base::{ClientId, DeviceId, Incarnation, Kind};
 use records::{Client, Counts, CountsKey, DeviceProfile, DeviceSlot, DeviceState};
 
 use super::index_of;
-use crate::codec::key::{self, Key};
+use crate::codec::key::{self, TableKey};
 use crate::key_range::KeyRange;
 use crate::port::{StoreError, View};
 use crate::table::Table;
@@ -74,7 +74,7 @@ impl dyn View + '_ {
         agrees: impl Fn(&DeviceProfile) -> bool,
     ) -> Result<Vec<DeviceProfile>, StoreError> {
         let last = after.map(|id| {
-            let mut key = Key::from_slice(prefix);
+            let mut key = TableKey::from_slice(prefix);
             key.extend_from_slice(id.as_str().as_bytes());
             key
         });

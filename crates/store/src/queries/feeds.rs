@@ -10,7 +10,7 @@ use records::{
 };
 
 use super::index_of;
-use crate::codec::key::{self, Key, Moment};
+use crate::codec::key::{self, Moment, TableKey};
 use crate::key_range::KeyRange;
 use crate::port::{FeedFilter, Page, StoreError, View};
 use crate::record::Record;
@@ -178,7 +178,7 @@ impl Feed {
     ) -> Result<impl Iterator<Item = Result<R, StoreError>>, StoreError> {
         let rows = self.range.map(|range| view.rows(self.table, range, self.ascending)).transpose()?;
         let index = (self.table != R::TABLE).then(|| index_of::<R>(self.table));
-        let record = move |(key, row): (Key, Vec<u8>)| match index {
+        let record = move |(key, row): (TableKey, Vec<u8>)| match index {
             Some(index) => view.named(index, &key, &row),
             None => view.decoded(R::TABLE, &key, &row).map(Some),
         };

@@ -9,7 +9,7 @@ use records::{
     QueueCounts, ReportIds, Seen,
 };
 
-use crate::codec::key::Key;
+use crate::codec::key::TableKey;
 use crate::codec::{CodecError, Reader};
 use crate::key_range::KeyRange;
 use crate::port::{DeviceResident, QueueResident, SeenSlice, StoreError, View};
@@ -71,7 +71,7 @@ impl dyn View + '_ {
     /// Hands out every record of a table.
     fn each<R: Record>(
         &self,
-        mut take: impl FnMut(&Key, R) -> Result<(), StoreError>,
+        mut take: impl FnMut(&TableKey, R) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         for row in self.rows(R::TABLE, KeyRange::all(), true)? {
             let (key, row) = row?;

@@ -65,7 +65,7 @@ impl dyn View + '_ {
         let range = KeyRange::of(&key::incarnation(rollout));
         let skipped = usize::try_from(before).unwrap_or(usize::MAX);
         let found = self.rows(RolloutMember::TABLE, range, true)?.nth(skipped).transpose()?;
-        let rank = |(key, _): (key::Key, Vec<u8>)| {
+        let rank = |(key, _): (key::TableKey, Vec<u8>)| {
             let rank = key.get(8..16).and_then(|rank| <[u8; 8]>::try_from(rank).ok());
             let what = || "the key of a device of a rollout is cut off".to_owned();
             rank.map(u64::from_be_bytes).ok_or_else(|| self.damaged(RolloutMember::TABLE, &key, what()))

@@ -3,7 +3,7 @@
 use base::Timestamp;
 use records::{JobClock, JobId};
 
-use super::{JOB_BYTES, Key};
+use super::{JOB_BYTES, TableKey};
 use crate::codec::CodecError;
 use crate::key_range::KeyRange;
 use crate::port::{PARKED_SPAN_MS, parked_span};
@@ -42,9 +42,9 @@ impl ParkedPlace {
     /// A time after this, which no clock shows, stands where this does.
     pub(crate) const LAST: Timestamp = Timestamp((1 << (Self::TIME_BITS - 1)) - 1);
 
-    pub(crate) fn to_key(self) -> Key {
+    pub(crate) fn to_key(self) -> TableKey {
         let (bucket, within) = self.bucket_and_within();
-        let mut key = Key::from_slice(&bucket);
+        let mut key = TableKey::from_slice(&bucket);
         key.extend_from_slice(&self.id.0[JobId::RUN]);
         key.extend_from_slice(&within);
         key.extend_from_slice(&self.id.0[..JobId::RUN.start]);
@@ -83,7 +83,7 @@ impl ParkedPlace {
 
     /// The places of all jobs that a time of this clock finds.
     pub(crate) fn of_clock(clock: JobClock) -> KeyRange {
-        let first = |marker: u8| Key::from_slice(&[marker << 6]);
+        let first = |marker: u8| TableKey::from_slice(&[marker << 6]);
         let marker = Self::marker(Some(clock));
         KeyRange::all().from(first(marker)).before(Some(first(marker + 1)))
     }

@@ -3,21 +3,21 @@
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
 use records::DevicePlace;
 
-use super::{Key, SIGN, incarnation, time};
+use super::{SIGN, TableKey, incarnation, time};
 use crate::codec::CodecError;
 
 /// A campaign by its id.
-pub(crate) fn campaign(id: &str) -> Key {
-    Key::from_slice(id.as_bytes())
+pub(crate) fn campaign(id: &str) -> TableKey {
+    TableKey::from_slice(id.as_bytes())
 }
 
 /// A task by its id.
-pub(crate) fn task_id(id: EntityId) -> Key {
-    Key::from_slice(&id.to_bytes())
+pub(crate) fn task_id(id: EntityId) -> TableKey {
+    TableKey::from_slice(&id.to_bytes())
 }
 
 /// The slot of a campaign that was due then.
-pub(crate) fn slot_of_campaign(campaign: Incarnation, due_at: Timestamp, task: Incarnation) -> Key {
+pub(crate) fn slot_of_campaign(campaign: Incarnation, due_at: Timestamp, task: Incarnation) -> TableKey {
     let mut key = incarnation(campaign);
     key.extend_from_slice(&time(due_at));
     key.extend_from_slice(&incarnation(task));
@@ -25,12 +25,12 @@ pub(crate) fn slot_of_campaign(campaign: Incarnation, due_at: Timestamp, task: I
 }
 
 /// What the keys of ended tasks begin with, or of ended slots.
-pub(crate) fn ended_tasks(is_slot: bool) -> Key {
-    Key::from_slice(&[u8::from(is_slot)])
+pub(crate) fn ended_tasks(is_slot: bool) -> TableKey {
+    TableKey::from_slice(&[u8::from(is_slot)])
 }
 
 /// A task, behind those that ended before.
-pub(crate) fn ended_task(is_slot: bool, at: Timestamp, task: Incarnation) -> Key {
+pub(crate) fn ended_task(is_slot: bool, at: Timestamp, task: Incarnation) -> TableKey {
     let mut key = ended_tasks(is_slot);
     key.extend_from_slice(&time(at));
     key.extend_from_slice(&incarnation(task));
@@ -38,42 +38,42 @@ pub(crate) fn ended_task(is_slot: bool, at: Timestamp, task: Incarnation) -> Key
 }
 
 /// The key of the task whose incarnation stands at the end of a row's key.
-pub(crate) fn task_at_end_of(row: &[u8]) -> Result<Key, CodecError> {
+pub(crate) fn task_at_end_of(row: &[u8]) -> Result<TableKey, CodecError> {
     let invalid = CodecError::Truncated { what: "the key of a task", at: row.len() };
-    row.last_chunk::<8>().map(|task| Key::from_slice(task)).ok_or(invalid)
+    row.last_chunk::<8>().map(|task| TableKey::from_slice(task)).ok_or(invalid)
 }
 
 /// A pick by its number; or by its number among those of the task that have ended.
-pub(crate) fn pick(task: Incarnation, number: u32) -> Key {
+pub(crate) fn pick(task: Incarnation, number: u32) -> TableKey {
     let mut key = incarnation(task);
     key.extend_from_slice(&number.to_be_bytes());
     key
 }
 
 /// The key of the pick of a number, where `task` is the task's incarnation.
-pub(crate) fn pick_from(task: &[u8], number: &[u8]) -> Result<Key, CodecError> {
+pub(crate) fn pick_from(task: &[u8], number: &[u8]) -> Result<TableKey, CodecError> {
     if (task.len(), number.len()) != (8, 4) {
         return Err(CodecError::Invalid { what: "the key of a pick", at: 0 });
     }
-    let mut key = Key::from_slice(task);
+    let mut key = TableKey::from_slice(task);
     key.extend_from_slice(number);
     Ok(key)
 }
 
 /// A device: its partition, and its slot there.
-pub(crate) fn device_place(place: DevicePlace) -> Key {
-    let mut key = Key::from_slice(&place.partition.0.to_be_bytes());
+pub(crate) fn device_place(place: DevicePlace) -> TableKey {
+    let mut key = TableKey::from_slice(&place.partition.0.to_be_bytes());
     key.extend_from_slice(&place.slot.0.to_be_bytes());
     key
 }
 
 /// The clock of picks: there is one.
-pub(crate) fn pick_clock() -> Key {
-    Key::from_slice(&[0])
+pub(crate) fn pick_clock() -> TableKey {
+    TableKey::from_slice(&[0])
 }
 
 /// A pick of a device, behind those before. A task picks a device once.
-pub(crate) fn pick_of_device(place: DevicePlace, picked_at: Timestamp, task: Incarnation) -> Key {
+pub(crate) fn pick_of_device(place: DevicePlace, picked_at: Timestamp, task: Incarnation) -> TableKey {
     let mut key = device_place(place);
     key.extend_from_slice(&time(picked_at));
     key.extend_from_slice(&incarnation(task));
@@ -81,7 +81,7 @@ pub(crate) fn pick_of_device(place: DevicePlace, picked_at: Timestamp, task: Inc
 }
 
 /// What the keys of the results of a device begin with, within a campaign. No id holds a byte 0.
-pub(crate) fn device_of_campaign(campaign: Incarnation, device: &DeviceId) -> Key {
+pub(crate) fn device_of_campaign(campaign: Incarnation, device: &DeviceId) -> TableKey {
     let mut key = incarnation(campaign);
     key.extend_from_slice(device.as_str().as_bytes());
     key.push(0);
@@ -89,8 +89,8 @@ pub(crate) fn device_of_campaign(campaign: Incarnation, device: &DeviceId) -> Ke
 }
 
 /// A result within a campaign, behind those before; `prefix` is what an index is by.
-pub(crate) fn result(prefix: &[u8], at: Timestamp, task: Incarnation, ended: u32) -> Key {
-    let mut key = Key::from_slice(prefix);
+pub(crate) fn result(prefix: &[u8], at: Timestamp, task: Incarnation, ended: u32) -> TableKey {
+    let mut key = TableKey::from_slice(prefix);
     key.extend_from_slice(&time(at));
     key.extend_from_slice(&pick(task, ended));
     key

@@ -9,7 +9,7 @@ use records::{
 };
 
 use super::rows::{CheckedPartition, RowCheck, Wrong};
-use crate::codec::key::{self, Key};
+use crate::codec::key::{self, TableKey};
 use crate::record::Record;
 use crate::table::Table;
 
@@ -75,7 +75,7 @@ impl RowCheck<'_, '_> {
 }
 
 /// The row that a command in this state has besides its own.
-fn place_of(command: &Command, state: &CommandState) -> Result<(Table, Key), Wrong> {
+fn place_of(command: &Command, state: &CommandState) -> Result<(Table, TableKey), Wrong> {
     let open = OpenCommand::of(command, state).map(|open| (Table::OpenCommands, OpenCommand::key(&open)));
     let finished = || {
         let finished = FinishedCommand::of(command, state)?;

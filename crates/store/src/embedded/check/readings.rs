@@ -5,7 +5,7 @@ use base::PartitionId;
 use records::DeviceSlot;
 
 use super::rows::{CheckedPartition, RowCheck, Wrong, elsewhere};
-use crate::codec::key::{BlobKey, Key};
+use crate::codec::key::{BlobKey, TableKey};
 use crate::embedded::blobs::StoredBlob;
 use crate::embedded::tables::Table;
 use crate::history::{Blob, BlobIndex, SliceDevices, Span};
@@ -24,7 +24,7 @@ impl RowCheck<'_, '_> {
     }
 
     /// Whether a blob is what its index says.
-    fn blob(&self, within: &CheckedPartition, key: &Key, index: &BlobIndex) -> Result<(), Wrong> {
+    fn blob(&self, within: &CheckedPartition, key: &TableKey, index: &BlobIndex) -> Result<(), Wrong> {
         let key = BlobKey::from_key(key).map_err(|error| error.to_string())?;
         let stored = StoredBlob { snapshot: self.snapshot, partition: within.partition, key, index };
         let readings = Blob::open(stored).and_then(|blob| blob.all()).map_err(elsewhere)?;
@@ -43,7 +43,12 @@ impl RowCheck<'_, '_> {
     }
 
     /// Whether a block is one of a blob's; `latest` is the blob of the block before.
-    fn block(&self, partition: PartitionId, key: &Key, latest: &mut Option<(Key, u32)>) -> Result<(), Wrong> {
+    fn block(
+        &self,
+        partition: PartitionId,
+        key: &TableKey,
+        latest: &mut Option<(TableKey, u32)>,
+    ) -> Result<(), Wrong> {
         let (blob, number) = key.split_last_chunk::<4>().ok_or("its key is too short")?;
         let number = u32::from_be_bytes(*number);
         let blocks = match latest {
@@ -51,7 +56,7 @@ impl RowCheck<'_, '_> {
             _ => {
                 let index: Option<BlobIndex> = self.record(partition, blob)?;
                 let blocks = index.ok_or("its row in reading_blob_index is missing")?.blocks();
-                *latest = Some((Key::from_slice(blob), blocks));
+                *latest = Some((TableKey::from_slice(blob), blocks));
                 blocks
             }
         };

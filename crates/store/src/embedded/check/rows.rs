@@ -12,7 +12,7 @@ use records::{Client, DeviceSlot, PartitionHead};
 
 use super::Findings;
 use crate::codec::Stored;
-use crate::codec::key::Key;
+use crate::codec::key::TableKey;
 use crate::embedded::directory::Covered;
 use crate::embedded::tables::{Snapshot, Table};
 use crate::key_range::KeyRange;
@@ -180,7 +180,7 @@ impl<'a, 't> RowCheck<'a, 't> {
         &mut self,
         table: Table,
         partition: PartitionId,
-        mut each: impl FnMut(&mut Self, &Key, &[u8]) -> Result<(), Wrong>,
+        mut each: impl FnMut(&mut Self, &TableKey, &[u8]) -> Result<(), Wrong>,
     ) {
         self.visited.insert(table);
         let rows = match self.snapshot.range(table, partition, &KeyRange::all()) {
@@ -204,7 +204,7 @@ impl<'a, 't> RowCheck<'a, 't> {
         &mut self,
         table: Table,
         partition: PartitionId,
-        mut each: impl FnMut(&mut Self, &Key, T) -> Result<(), Wrong>,
+        mut each: impl FnMut(&mut Self, &TableKey, T) -> Result<(), Wrong>,
     ) {
         self.rows(table, partition, |check, key, row| {
             let record = T::from_row(row).map_err(|error| error.to_string())?;
@@ -243,7 +243,7 @@ impl<'a, 't> RowCheck<'a, 't> {
         &self,
         partition: PartitionId,
         index: &Index<R::Place>,
-        key: &Key,
+        key: &TableKey,
         value: &[u8],
     ) -> Result<(), Wrong> {
         let named = (index.names)(key, value).map_err(|error| error.to_string())?;
@@ -318,7 +318,7 @@ pub(super) fn elsewhere(error: StoreError) -> Wrong {
 }
 
 /// Whether a row stands under the key that its record has.
-pub(super) fn same_key(found: &Key, expect: &Key) -> Result<(), Wrong> {
+pub(super) fn same_key(found: &TableKey, expect: &TableKey) -> Result<(), Wrong> {
     if found == expect { Ok(()) } else { Err("it stands under the key of another".to_owned()) }
 }
 

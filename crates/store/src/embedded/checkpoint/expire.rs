@@ -11,7 +11,7 @@ use std::ops::Bound;
 use base::{PartitionId, Timestamp};
 use records::{CountsKey, DeviceSlot, KeptFrom};
 
-use crate::codec::key::{self, BlobKey, Key, Moment};
+use crate::codec::key::{self, BlobKey, Moment, TableKey};
 use crate::embedded::blobs::{BlobWriter, of_days};
 use crate::embedded::tables::{Row, Table, TableWriter, Writer};
 use crate::embedded::view::damaged_row;
@@ -110,7 +110,7 @@ impl Expiring<'_> {
     }
 
     /// Removes the first rows before a key; what they were.
-    fn before(&self, table: Table, high: Key) -> Result<Vec<Row>, StoreError> {
+    fn before(&self, table: Table, high: TableKey) -> Result<Vec<Row>, StoreError> {
         let range = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(high) };
         let mut rows = self.writer.table(table)?;
         let found = rows.first(self.partition, &range, ROWS_AT_ONCE, |_, _| Ok(true))?;

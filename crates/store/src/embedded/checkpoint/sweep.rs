@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use base::PartitionId;
 use records::{Command, CommandState, DeviceSlot};
 
-use crate::codec::key::{self, BlobKey, Key, Moment};
+use crate::codec::key::{self, BlobKey, Moment, TableKey};
 use crate::codec::rows_of_command;
 use crate::embedded::blobs::{BlobWriter, damaged_blob};
 use crate::embedded::tables::{Table, Writer};
@@ -49,7 +49,7 @@ pub(super) fn sweep(writer: &Writer<'_>, partition: PartitionId) -> Result<bool,
 }
 
 /// Removes some events of the device; whether there were any.
-fn events(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<bool, StoreError> {
+fn events(writer: &Writer<'_>, partition: PartitionId, slot: &TableKey) -> Result<bool, StoreError> {
     let mut index = writer.table(Table::EventsByDevice)?;
     let mut events = writer.table(Table::Events)?;
     let found = index.first(partition, &KeyRange::of(slot), EVENTS_AT_ONCE, |_, _| Ok(true))?;
@@ -64,11 +64,11 @@ fn events(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<boo
 }
 
 /// Removes some commands of the device, each with all of its rows; whether there were any.
-fn commands(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<bool, StoreError> {
+fn commands(writer: &Writer<'_>, partition: PartitionId, slot: &TableKey) -> Result<bool, StoreError> {
     let index = writer.table(Table::CommandsByDevice)?;
     let found = index.first(partition, &KeyRange::of(slot), COMMANDS_AT_ONCE, |_, _| Ok(true))?;
     drop(index);
-    let mut gone: BTreeMap<Table, Vec<Key>> = BTreeMap::new();
+    let mut gone: BTreeMap<Table, Vec<TableKey>> = BTreeMap::new();
     for (key, _) in &found {
         let damaged = |error| damaged_row(writer.name(), Table::CommandsByDevice, key, &error);
         let moment = Moment::at_end_of(key).map_err(damaged)?.below(&[]);
@@ -90,7 +90,7 @@ fn commands(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<b
 fn record<R: Record>(
     writer: &Writer<'_>,
     partition: PartitionId,
-    key: &Key,
+    key: &TableKey,
 ) -> Result<Option<R>, StoreError> {
     let row = writer.table(R::TABLE)?.get(partition, key)?;
     let record = row.map(|row| R::from_row(&row)).transpose();
@@ -98,7 +98,7 @@ fn record<R: Record>(
 }
 
 /// Removes some rows of tables by slot; whether there were any.
-fn by_slot(writer: &Writer<'_>, partition: PartitionId, slot: &Key) -> Result<bool, StoreError> {
+fn by_slot(writer: &Writer<'_>, partition: PartitionId, slot: &TableKey) -> Result<bool, StoreError> {
     for table in Table::of_a_device() {
         let mut rows = writer.table(table)?;
         let found = rows.first(partition, &KeyRange::of(slot), ROWS_AT_ONCE, |_, _| Ok(true))?;

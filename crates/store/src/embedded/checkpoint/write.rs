@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use base::PartitionId;
 use records::{DeviceProfile, DeviceSlot};
 
-use crate::codec::key::{self, BlobKey, Key};
+use crate::codec::key::{self, BlobKey, TableKey};
 use crate::codec::{Stored, decode_seen_slice, encode_seen_slice};
 use crate::embedded::blobs::BlobWriter;
 use crate::embedded::overlay::{Data, Final, SeenChange, SliceOverlay};
@@ -116,7 +116,7 @@ impl PartitionWriter<'_> {
     }
 
     /// Rows of indexes that come and go, each index in order of key.
-    fn indexes(&mut self, changed: BTreeMap<(Table, Key), bool>) -> Result<(), StoreError> {
+    fn indexes(&mut self, changed: BTreeMap<(Table, TableKey), bool>) -> Result<(), StoreError> {
         let mut open: Option<(Table, TableWriter<'_>)> = None;
         for ((table, key), is_there) in changed {
             if open.as_ref().is_none_or(|(other, _)| *other != table) {

@@ -7,13 +7,13 @@ use std::ops::Bound;
 use smallvec::SmallVec;
 
 use super::Versions;
-use crate::codec::key::Key;
+use crate::codec::key::TableKey;
 use crate::key_range::KeyRange;
 
 /// Changed rows in order of key.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedRows {
-    rows: BTreeMap<Key, RowVersions>,
+    rows: BTreeMap<TableKey, RowVersions>,
     /// Memory of values.
     value_bytes: usize,
     /// Rows of which a deletion is the latest.
@@ -21,7 +21,7 @@ pub(crate) struct ChangedRows {
 }
 
 /// Memory of a row without a value: its place in a tree whose nodes are two thirds full.
-const ROW_BYTES: usize = (size_of::<Key>() + size_of::<RowVersions>()) * 3 / 2;
+const ROW_BYTES: usize = (size_of::<TableKey>() + size_of::<RowVersions>()) * 3 / 2;
 /// What the allocation of a value costs besides its bytes.
 const ALLOCATION_BYTES: usize = 16;
 
@@ -51,7 +51,7 @@ pub(crate) enum Found<'a> {
 }
 
 /// A key, and its row unless that is deleted.
-pub(crate) type CopiedRow = (Key, Option<Box<[u8]>>);
+pub(crate) type CopiedRow = (TableKey, Option<Box<[u8]>>);
 
 /// What a checkpoint does with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,10 +129,10 @@ impl ChangedRows {
 
     pub(super) fn put(
         &mut self,
-        key: Key,
+        key: TableKey,
         value: Box<[u8]>,
         versions: &Versions,
-        is_born: impl FnOnce(&Key, &[u8]) -> bool,
+        is_born: impl FnOnce(&TableKey, &[u8]) -> bool,
     ) {
         self.value_bytes += value.len();
         match self.rows.entry(key) {
@@ -149,7 +149,12 @@ impl ChangedRows {
         }
     }
 
-    pub(super) fn delete(&mut self, key: Key, versions: &Versions, is_below: impl FnOnce(&Key) -> bool) {
+    pub(super) fn delete(
+        &mut self,
+        key: TableKey,
+        versions: &Versions,
+        is_below: impl FnOnce(&TableKey) -> bool,
+    ) {
         match self.rows.entry(key) {
             Entry::Occupied(row) if row.get().is_born_here && !versions.needs(row.get().first_seq()) => {
                 let row = row.remove();
@@ -173,12 +178,12 @@ impl ChangedRows {
     }
 
     /// Keys in a range, deleted ones too.
-    pub(super) fn keys(&self, range: &KeyRange) -> Vec<Key> {
+    pub(super) fn keys(&self, range: &KeyRange) -> Vec<TableKey> {
         self.range(range).map(|(key, _)| key.clone()).collect()
     }
 
-    fn range(&self, range: &KeyRange) -> impl DoubleEndedIterator<Item = (&Key, &RowVersions)> {
-        let none = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(Key::new()) };
+    fn range(&self, range: &KeyRange) -> impl DoubleEndedIterator<Item = (&TableKey, &RowVersions)> {
+        let none = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(TableKey::new()) };
         let range = if range.is_empty() { none } else { range.clone() };
         self.rows.range((range.low, range.high))
     }
@@ -206,14 +211,14 @@ impl ChangedRows {
                 return (copied, true);
             }
             bytes += value.map_or(0, <[u8]>::len);
-            copied.push((Key::from_slice(key), value.map(Box::from)));
+            copied.push((TableKey::from_slice(key), value.map(Box::from)));
         }
         (copied, false)
     }
 
     /// Every row as it is at the end, in order of key; those that leave nothing behind are left
     /// out.
-    pub(crate) fn finals(&self) -> impl DoubleEndedIterator<Item = (&Key, Final<'_>)> {
+    pub(crate) fn finals(&self) -> impl DoubleEndedIterator<Item = (&TableKey, Final<'_>)> {
         self.rows.iter().filter_map(|(key, row)| match row.at(u64::MAX) {
             Found::Value(value) => Some((key, Final::Put(value))),
             Found::Deleted if row.is_born_here => None,

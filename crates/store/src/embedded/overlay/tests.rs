@@ -9,8 +9,8 @@ use crate::embedded::existence_filter::{BloomFilter, LastCommand, Marks};
 use base::Attended;
 use std::collections::BTreeMap;
 
-fn key(number: u8) -> Key {
-    Key::from_slice(&[number])
+fn key(number: u8) -> TableKey {
+    TableKey::from_slice(&[number])
 }
 
 fn put(table: Table, number: u8, value: u64) -> Change {

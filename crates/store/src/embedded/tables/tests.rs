@@ -23,7 +23,7 @@ fn put(tables: &Tables, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
     })
 }
 
-fn keys(snapshot: &Snapshot, partition: PartitionId) -> Vec<Key> {
+fn keys(snapshot: &Snapshot, partition: PartitionId) -> Vec<TableKey> {
     let rows = snapshot.range(Table::Events, partition, &KeyRange::all()).expect("reads");
     rows.map(|row| row.expect("reads").0).collect()
 }

@@ -346,7 +346,7 @@ fn a_row_that_is_missing_is_told_by_what_names_it() {
 
 #[test]
 fn a_row_that_nothing_asks_for_is_told() {
-    let cases: [(Table, crate::codec::key::Key, &str); 4] = [
+    let cases: [(Table, crate::codec::key::TableKey, &str); 4] = [
         (Table::DevicesByClient, key::link(CLIENT, b"Z"), "what it names is not in devices"),
         (Table::DevicesByClient, key::link(Incarnation(2), b"A"), "what it names stands elsewhere"),
         (Table::DevicesByKind, key::kind(&Kind::new("meter").expect("a kind"), b"A"), "stands elsewhere"),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::Bound;
 
-use crate::codec::key::Key;
+use crate::codec::key::TableKey;
 use crate::embedded::overlay::{CopiedRow, Overlay};
 use crate::embedded::partition::PinnedPartition;
 use crate::embedded::tables::{Row, RowIter, Table};
@@ -12,7 +12,7 @@ use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// A key, and its row unless that is gone.
-type RowOrGone = (Key, Option<Vec<u8>>);
+type RowOrGone = (TableKey, Option<Vec<u8>>);
 
 /// Rows copied from an overlay the first time: many reads end with the first row.
 const COPIED_ROWS_FIRST: usize = 4;
@@ -124,7 +124,7 @@ impl OverlayRows<'_> {
     }
 
     /// The key of the next row, if that is copied.
-    fn front(&self) -> Option<&Key> {
+    fn front(&self) -> Option<&TableKey> {
         self.copied.front().map(|(key, _)| key)
     }
 

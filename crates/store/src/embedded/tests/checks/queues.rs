@@ -7,7 +7,7 @@ use records::{
 
 use super::*;
 use crate::codec::Stored;
-use crate::codec::key::{Key, ParkedPlace};
+use crate::codec::key::{ParkedPlace, TableKey};
 
 /// The only one of queues.
 pub(super) const PARTITION: PartitionId = PartitionId(1 << 15);
@@ -101,7 +101,7 @@ pub(super) fn everything() -> Vec<Op> {
 }
 
 /// One row of queues changed; what is found.
-fn found_without(table: Table, key: &Key) -> Vec<String> {
+fn found_without(table: Table, key: &TableKey) -> Vec<String> {
     let directory = directory();
     change(directory.path(), |writer| {
         let mut rows = writer.table(table)?;
@@ -111,7 +111,7 @@ fn found_without(table: Table, key: &Key) -> Vec<String> {
     check(directory.path()).0
 }
 
-fn found_with(table: Table, key: &Key, value: &[u8]) -> Vec<String> {
+fn found_with(table: Table, key: &TableKey, value: &[u8]) -> Vec<String> {
     let directory = directory();
     change(directory.path(), |writer| writer.table(table)?.put(PARTITION, key, value));
     check(directory.path()).0
@@ -184,7 +184,7 @@ fn a_row_of_queues_that_does_not_agree_is_told() {
         (Table::Dead, key::dead(QUEUE, 2), late.to_row(), "no dead letter ever had number 2"),
         (Table::AnswersByTime, key::answer_at(Timestamp(1), AnswerKey(8)), vec![], "stands elsewhere"),
         (Table::JobBodies, key::job(JobId([9; 16])), vec![], "nothing carries it"),
-        (Table::Events, Key::from_slice(b"key"), vec![], "such rows are not kept in this partition"),
+        (Table::Events, TableKey::from_slice(b"key"), vec![], "such rows are not kept in this partition"),
     ];
     for (table, key, row, expect) in cases {
         assert_told(&found_with(table, &key, &row), expect, &format!("{table:?}"));

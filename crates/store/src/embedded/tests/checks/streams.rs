@@ -3,7 +3,7 @@
 use records::{Stream, StreamDue, StreamTail};
 
 use super::*;
-use crate::codec::key::Key;
+use crate::codec::key::TableKey;
 use crate::conformance::{block, block_file, chunk, copy, interval, span, stream, subscription, tail, text};
 
 /// The only one of streams.
@@ -48,7 +48,7 @@ pub(super) fn everything() -> Vec<Op> {
 fn what_streams_lack_is_told() {
     let name = key::stream_name("shop", "orders");
     let pushed = key::subscription(STREAM, "pushed");
-    let cases: [(Table, Key, &str); 9] = [
+    let cases: [(Table, TableKey, &str); 9] = [
         (Table::Streams, key::incarnation(STREAM), "there is no stream 1"),
         (Table::StreamsByName, name, "its row in streams_by_name is missing"),
         (Table::StreamTails, key::incarnation(STREAM), "its row in stream_tails is missing"),

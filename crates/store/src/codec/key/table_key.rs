@@ -1,4 +1,4 @@
-//! The bytes of a key, which compare quickly.
+//! The key of a row, which compares quickly.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -13,11 +13,11 @@ const INLINE_MAX: usize = 30;
 /// A change compares some sixty keys on its way to the end of a tree of changed rows. Those of up
 /// to 30 bytes compare as three numbers and the rest.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(Form);
+pub struct TableKey(KeyBytes);
 
 /// A key is `Long` only if it is too long to be `Inline`.
 #[derive(Clone, PartialEq, Eq)]
-enum Form {
+enum KeyBytes {
     /// Bytes beyond the length are 0.
     Inline {
         bytes: [u8; INLINE_MAX],
@@ -26,12 +26,12 @@ enum Form {
     Long(Vec<u8>),
 }
 
-const _: () = assert!(size_of::<Key>() == 32, "millions of these are in overlays");
+const _: () = assert!(size_of::<TableKey>() == 32, "millions of these are in overlays");
 
-impl Key {
+impl TableKey {
     /// The key that is before all others.
     pub(crate) const fn new() -> Self {
-        Self(Form::Inline { bytes: [0; INLINE_MAX], length: 0 })
+        Self(KeyBytes::Inline { bytes: [0; INLINE_MAX], length: 0 })
     }
 
     pub(crate) fn from_slice(bytes: &[u8]) -> Self {
@@ -47,51 +47,51 @@ impl Key {
     #[inline]
     pub(crate) fn extend_from_slice(&mut self, more: &[u8]) {
         match &mut self.0 {
-            Form::Inline { bytes, length } => {
+            KeyBytes::Inline { bytes, length } => {
                 let filled = usize::from(*length);
                 if let Some(room) = bytes.get_mut(filled..filled + more.len()) {
                     room.copy_from_slice(more);
                     *length += more.len() as u8;
                 } else {
-                    self.0 = Form::Long([&bytes[..filled], more].concat());
+                    self.0 = KeyBytes::Long([&bytes[..filled], more].concat());
                 }
             }
-            Form::Long(bytes) => bytes.extend_from_slice(more),
+            KeyBytes::Long(bytes) => bytes.extend_from_slice(more),
         }
     }
 }
 
-impl Deref for Key {
+impl Deref for TableKey {
     type Target = [u8];
 
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Form::Inline { bytes, length } => &bytes[..usize::from(*length)],
-            Form::Long(bytes) => bytes,
+            KeyBytes::Inline { bytes, length } => &bytes[..usize::from(*length)],
+            KeyBytes::Long(bytes) => bytes,
         }
     }
 }
 
-impl DerefMut for Key {
+impl DerefMut for TableKey {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            Form::Inline { bytes, length } => &mut bytes[..usize::from(*length)],
-            Form::Long(bytes) => bytes,
+            KeyBytes::Inline { bytes, length } => &mut bytes[..usize::from(*length)],
+            KeyBytes::Long(bytes) => bytes,
         }
     }
 }
 
-impl Borrow<[u8]> for Key {
+impl Borrow<[u8]> for TableKey {
     fn borrow(&self) -> &[u8] {
         self
     }
 }
 
-impl Ord for Key {
+impl Ord for TableKey {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
-        let (Form::Inline { bytes, length }, Form::Inline { bytes: others, length: other_length }) =
+        let (KeyBytes::Inline { bytes, length }, KeyBytes::Inline { bytes: others, length: other_length }) =
             (&self.0, &other.0)
         else {
             return self[..].cmp(&other[..]);
@@ -108,19 +108,19 @@ impl Ord for Key {
     }
 }
 
-impl PartialOrd for Key {
+impl PartialOrd for TableKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Default for Key {
+impl Default for TableKey {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for TableKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self[..].fmt(f)
     }
@@ -142,7 +142,7 @@ mod tests {
     fn keys_are_in_the_order_of_their_bytes() {
         for one in keys() {
             for other in keys() {
-                let (key, other_key) = (Key::from_slice(&one), Key::from_slice(&other));
+                let (key, other_key) = (TableKey::from_slice(&one), TableKey::from_slice(&other));
                 assert_eq!(key.cmp(&other_key), one.cmp(&other), "{one:?} and {other:?}");
                 assert_eq!(key == other_key, one == other, "{one:?} and {other:?}");
             }
@@ -152,12 +152,12 @@ mod tests {
     #[test]
     fn a_key_holds_what_it_was_made_of() {
         for bytes in keys() {
-            let mut key = Key::new();
+            let mut key = TableKey::new();
             for (place, byte) in bytes.iter().enumerate() {
                 assert_eq!(key[..], bytes[..place]);
                 key.push(*byte);
             }
-            assert_eq!(key, Key::from_slice(&bytes));
+            assert_eq!(key, TableKey::from_slice(&bytes));
             assert_eq!(key[..], bytes[..]);
         }
     }
