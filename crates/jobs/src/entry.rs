@@ -10,8 +10,7 @@ use crate::queues::Queue;
 use crate::slab::Handle;
 
 /// What every job needs. Every part reads it, and only the table changes it: no `&mut Entry` leaves
-/// that. Priority queues are linked by way of
-/// [`crate::table::Entries`].
+/// that. Priority queues are linked by way of [`crate::table::Entries`].
 pub(crate) struct Entry {
     pub(crate) id: JobId,
     pub(crate) queue: Handle<Queue>,

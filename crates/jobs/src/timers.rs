@@ -62,20 +62,18 @@ impl Timers {
     /// Whether a job is due that goes before this place.
     pub(crate) fn are_due_before(&self, entries: &Entries, place: (Timestamp, u64), time: Moment) -> bool {
         let is_before = |timer: &PriorityQueue, by| {
-            let first = timer.first(entries, QueueOrder::Fifo).map(|job| &entries[job]);
-            first.is_some_and(|first| first.visible_at <= by && first.order() < place)
+            first(timer, entries).is_some_and(|first| first.visible_at <= by && first.order() < place)
         };
         is_before(&self.engine, time.now) || is_before(&self.wall, time.wall)
     }
 
     /// When something is due next, on the engine clock.
     pub(crate) fn next(&self, entries: &Entries, clocks: &Clocks) -> Option<Timestamp> {
-        let first =
-            |timer: &PriorityQueue| timer.first(entries, QueueOrder::Fifo).map(|job| entries[job].visible_at);
-        let by_wall = first(&self.wall).map(|at| clocks.on_engine(JobClock::Wall, at));
+        let first_at = |timer| first(timer, entries).map(|first| first.visible_at);
+        let by_wall = first_at(&self.wall).map(|at| clocks.on_engine(JobClock::Wall, at));
         let expiry = self.expiries.first_key_value().map(|((at, _), _)| *at);
         let refill = self.refills.first().map(|(at, _)| *at);
-        [first(&self.engine), by_wall, expiry, refill].into_iter().flatten().min()
+        [first_at(&self.engine), by_wall, expiry, refill].into_iter().flatten().min()
     }
 
     /// Whether a job waits for a time of the wall clock.
@@ -121,6 +119,10 @@ impl Timers {
             JobClock::Wall => &mut self.wall,
         }
     }
+}
+
+fn first<'a>(timer: &PriorityQueue, entries: &'a Entries) -> Option<&'a Entry> {
+    timer.first(entries, QueueOrder::Fifo).map(|job| &entries[job])
 }
 
 #[cfg(test)]

@@ -78,10 +78,10 @@ impl Jobs {
     /// against it, it is looked at again when that allows it.
     pub(super) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
         let record = &self.queues[queue];
-        let first = record.line().first(self.table.entries());
         if record.rules().is_none() && record.parked().is_none() {
-            return first.is_some();
+            return record.line().ready() > 0;
         }
+        let first = record.line().first(self.table.entries());
         self.schedule_read(queue, None);
         let Some(first) = first else { return false };
         if self.is_blocked(first) {

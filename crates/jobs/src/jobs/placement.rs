@@ -112,7 +112,7 @@ impl Jobs {
             Place::Ready => {
                 self.queues.take_out(self.table.entries_mut(), job, place);
                 let queue = self.table[job].queue;
-                if self.queues[queue].line().first(self.table.entries()).is_none() {
+                if self.queues[queue].line().ready() == 0 {
                     self.mark_closed(queue);
                 }
             }
