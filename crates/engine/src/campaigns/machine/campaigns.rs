@@ -157,9 +157,9 @@ impl CampaignTable {
         }
     }
 
-    /// What a campaign does now.
+    /// What a campaign does now, unless it is paused.
     pub(super) fn step(&self, campaign: Incarnation, wall: Timestamp) -> Option<SlotStep> {
-        let active = self.campaigns.get(&campaign)?;
+        let active = self.campaigns.get(&campaign).filter(|active| !active.state.is_paused)?;
         Some(active.plan().step(active.state.passed, active.campaign.missed, wall))
     }
 

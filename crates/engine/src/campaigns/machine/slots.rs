@@ -26,20 +26,34 @@ impl CampaignMachine {
                 step.own.is_behind = true;
                 return;
             }
-            let Some(next) = self.campaigns.step(campaign, step.wall) else { continue };
-            match next {
-                SlotStep::Begin(slot) if self.was_missed(campaign, slot) => self.skip(campaign, slot, step),
-                SlotStep::Begin(slot) => self.begin(campaign, slot, step),
-                SlotStep::Skip(slot) => self.skip(campaign, slot, step),
-                SlotStep::Wait(slot) => {
-                    self.campaigns.put_off(campaign, slot.due_at);
-                    continue;
-                }
-                SlotStep::Over => continue,
+            if let Some(due) = self.pass_slot(campaign, step) {
+                self.campaigns.put_off(campaign, due);
             }
-            self.campaigns.passed(campaign, slot_of(next), step);
-            self.campaigns.put_off(campaign, step.wall);
         }
+    }
+
+    /// Begins and skips what is due of a campaign that is about to be paused or changed: these slots
+    /// belong to what it was before. They are at most [`SKIPPED_MAX`](::campaigns::slots::SKIPPED_MAX)
+    /// and one more.
+    pub(super) fn begin_slots_of(&mut self, campaign: Incarnation, step: &mut CampaignsStep<'_>) {
+        while self.pass_slot(campaign, step).is_some_and(|due| due <= step.wall) {}
+    }
+
+    /// Begins or skips the next slot of a campaign, if it is due: when there may be another one.
+    fn pass_slot(&mut self, campaign: Incarnation, step: &mut CampaignsStep<'_>) -> Option<Timestamp> {
+        let (slot, begins) = match self.campaigns.step(campaign, step.wall)? {
+            SlotStep::Begin(slot) => (slot, !self.was_missed(campaign, slot)),
+            SlotStep::Skip(slot) => (slot, false),
+            SlotStep::Wait(slot) => return Some(slot.due_at),
+            SlotStep::Over => return None,
+        };
+        if begins {
+            self.begin(campaign, slot, step);
+        } else {
+            self.skip(campaign, slot, step);
+        }
+        self.campaigns.passed(campaign, slot.number, step);
+        Some(step.wall)
     }
 
     /// Whether a slot was due while the server was down, and is not to be made up for. While its
@@ -105,12 +119,5 @@ impl CampaignMachine {
         let mut running = RunningTask::new(task, terms, step.now.after(replaced_for));
         running.campaign = Some(Arc::clone(&active.name));
         Some(running)
-    }
-}
-
-fn slot_of(step: SlotStep) -> u64 {
-    match step {
-        SlotStep::Begin(slot) | SlotStep::Skip(slot) | SlotStep::Wait(slot) => slot.number,
-        SlotStep::Over => 0,
     }
 }

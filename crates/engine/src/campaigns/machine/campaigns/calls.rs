@@ -121,6 +121,7 @@ impl CampaignMachine {
         new: NewCampaign,
         step: &mut CampaignsStep<'_>,
     ) -> Answered<TrackedCampaign> {
+        self.begin_slots_of(incarnation, step);
         let Some(active) = self.campaigns.campaigns.get(&incarnation) else {
             return Err(unknown_campaign(""));
         };
@@ -199,8 +200,10 @@ impl CampaignMachine {
         step: &mut CampaignsStep<'_>,
     ) -> Answered<()> {
         let incarnation = self.known(id)?;
-        let active = self.campaigns.campaigns.get_mut(&incarnation).ok_or_else(|| unknown_campaign(id))?;
+        let active = self.campaigns.get(incarnation).ok_or_else(|| unknown_campaign(id))?;
         only_if.check(Version::of_campaign(&active.tracked()))?;
+        self.begin_slots_of(incarnation, step);
+        let active = self.campaigns.campaigns.get_mut(&incarnation).ok_or_else(|| unknown_campaign(id))?;
         if std::mem::replace(&mut active.state.is_paused, is_paused) == is_paused {
             return Ok(());
         }

@@ -186,6 +186,23 @@ fn a_pause_passes_slots_over_and_a_change_holds_from_the_next_slot_on() {
 }
 
 #[test]
+fn slots_that_were_due_before_a_pause_or_a_change_are_begun_as_they_were() {
+    let mut bench = Bench::of(30);
+    let campaign = bench.campaign(every_minute(5));
+    let late = |bench: &mut Bench| bench.now = bench.now.after(MINUTE);
+    late(&mut bench);
+    bench.set_paused(true);
+    bench.pass_answering(MINUTE);
+    bench.set_paused(false);
+    late(&mut bench);
+    let patch =
+        CampaignPatch { pace: Some(CampaignPace::Every(90_000)), count: Some(2), ..Default::default() };
+    bench.patch(patch).expect("changed");
+    let wanted: Vec<_> = bench.slots(&campaign).iter().map(|(task, _)| task.wanted).collect();
+    assert_eq!(wanted, [5, 5]);
+}
+
+#[test]
 fn slots_of_a_token_that_is_gone_are_listed_and_pick_nobody() {
     let mut settings = Settings::for_tests();
     settings.campaigns.token_picks_per_hour.insert("ops".into(), None);

@@ -82,8 +82,9 @@ impl Model {
         }
     }
 
-    /// Slots that a campaign has passed in this batch were begun or skipped. Those of a pause or of
-    /// another pace need not be, and of very many only the newest.
+    /// Slots that a campaign has passed in this batch were begun or skipped, and all that were due
+    /// when it was paused. Those of a pause or of another pace need not be, and of very many only the
+    /// newest.
     pub(super) fn check_passed(
         &self,
         before: &BTreeMap<Box<str>, Rc<TrackedCampaign>>,
@@ -92,15 +93,17 @@ impl Model {
         for (id, tracked) in &self.campaigns {
             let Some(was) = before.get(id) else { continue };
             let (Some(old), Some(new)) = (&was.state, &tracked.state) else { continue };
-            let is_as_before = was.campaign == tracked.campaign && !old.is_paused && !new.is_paused;
+            let is_as_before = was.campaign == tracked.campaign && !old.is_paused;
             let (Some(from), Some(to)) = (old.passed, new.passed) else { continue };
-            if !is_as_before || from == to {
+            if !is_as_before || (from == to && !new.is_paused) {
                 continue;
             }
-            Invariant::SLOTS_BEGIN_ONCE.check(from < to, || format!("{id} goes back from {from} to {to}"))?;
+            Invariant::SLOTS_BEGIN_ONCE
+                .check(from <= to, || format!("{id} goes back from {from} to {to}"))?;
             let newest = newest_due(&tracked.campaign, to, wall);
             let first = (from + 1).max(newest.saturating_sub(SKIPPED_MAX));
-            self.check_not_forgotten(&tracked.campaign, first, to)?;
+            let last = if new.is_paused { newest } else { to };
+            self.check_not_forgotten(&tracked.campaign, first, last)?;
         }
         Ok(())
     }
