@@ -341,14 +341,23 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         if !is_wanted {
             return Ok(());
         }
-        let moved = self.home.moved(&self.row, CopyMove::BeginLive { newest: page.newest }).await;
+        let begun = CopyMove::BeginLive { newest: page.newest, source: page.identity.clone() };
+        let moved = self.home.moved(&self.row, begun).await;
         if moved.map_err(CopyRunEnd::Home)? != CopyProgress::Moved {
             return Err(CopyRunEnd::Again);
+        }
+        if self.row.direction == CopyDirection::From {
+            self.know(&page.identity);
         }
         self.row.live = Some(engine::records::LiveLane { from: page.newest, position: page.newest });
         self.read_to.live = page.newest;
         self.sent = LaneBytes::default();
         Ok(())
+    }
+
+    /// Who is at the other end, as it is stored by now.
+    fn know(&mut self, peer: &PeerIdentity) {
+        (self.row.peer, self.row.peer_node) = (Some(peer.stream.clone()), Some(peer.node.clone()));
     }
 
     fn sending(&self, sent: SentBatch, batch: CopyBatch) -> BatchSent<'a> {
@@ -475,7 +484,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
                 CopyProgress::Reset | CopyProgress::Elsewhere => return Err(CopyRunEnd::Again),
             }
             if peer.is_known() {
-                (self.row.peer, self.row.peer_node) = (Some(peer.stream), Some(peer.node));
+                self.know(&peer);
             }
             if lane == CopyLane::Backlog {
                 self.row.position = to;

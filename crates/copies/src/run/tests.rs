@@ -1,8 +1,9 @@
 //! A copy between two lists, whose requests are lost, late and repeated, run by hand.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::locks::locked;
 use base::random::Random;
 use base::{Incarnation, Timestamp};
 use bytes::Bytes;
@@ -75,7 +76,7 @@ impl TwoLists {
     }
 
     fn inside(&self) -> MutexGuard<'_, TwoListsState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Runs a copy from where it is, as a new process would, until it waits for messages.
@@ -243,10 +244,7 @@ impl CopyHome for TwoLists {
         let now = inside.now;
         Ok(match &change {
             CopyMove::Step(span) => advance(&mut inside.row, span, now),
-            CopyMove::BeginLive { newest } => {
-                begin_live(&mut inside.row, *newest);
-                CopyProgress::Moved
-            }
+            CopyMove::BeginLive { newest, source } => begin_live(&mut inside.row, *newest, source),
             CopyMove::PeerGone { known } => forget_peer(&mut inside.row, known, now),
             CopyMove::BeginAt { .. } => CopyProgress::Elsewhere,
         })

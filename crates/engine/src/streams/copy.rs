@@ -57,6 +57,8 @@ pub enum CopyMove {
     BeginLive {
         /// The newest message.
         newest: u64,
+        /// The stream whose message it is.
+        source: PeerIdentity,
     },
     /// It begins behind this message of the stream at the other end.
     BeginAt {

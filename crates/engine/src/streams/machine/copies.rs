@@ -228,10 +228,7 @@ impl StreamPartition {
 fn apply_move(copy: &mut StreamCopy, change: &CopyMove, now: base::Timestamp) -> CopyProgress {
     match change {
         CopyMove::Step(span) => advance(copy, span, now),
-        CopyMove::BeginLive { newest } => {
-            begin_live(copy, *newest);
-            CopyProgress::Moved
-        }
+        CopyMove::BeginLive { newest, source } => begin_live(copy, *newest, source),
         CopyMove::PeerGone { known } => forget_peer(copy, known, now),
         CopyMove::BeginAt { id, peer } => {
             if copy.begins.take().is_none() {
