@@ -121,9 +121,10 @@ impl Evidence {
         self.leases.last_key_value().map(|(number, _)| *number)
     }
 
-    /// The id under which a payload was stored.
-    pub(super) fn id_of(&self, payload: &Payload) -> Option<JobId> {
-        self.bodies.get(&number_of(payload)?)?.first().copied()
+    /// The id under which a payload was stored. A job that was published before with the same payload
+    /// may have been parked in this step; it is not meant.
+    pub(super) fn id_of(&self, payload: &Payload, is_meant: impl Fn(JobId) -> bool) -> Option<JobId> {
+        self.bodies.get(&number_of(payload)?)?.iter().copied().find(|id| is_meant(*id))
     }
 
     /// Whether this job was leased: each lease counts once.

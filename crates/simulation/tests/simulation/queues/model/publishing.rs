@@ -109,7 +109,8 @@ impl Partition {
     /// A new job with the id under which it was stored: one of its own, or that of the waiting job
     /// that it replaces.
     fn made(&mut self, new: &NewJob, instead_of: Option<&Job>, evidence: &Evidence) -> Checked<Job> {
-        let id = evidence.id_of(&new.payload).ok_or_else(|| {
+        let is_meant = |id| instead_of.is_some_and(|before| before.id == id) || !self.knows(id);
+        let id = evidence.id_of(&new.payload, is_meant).ok_or_else(|| {
             Invariant::DURABLE_BEFORE_ACKNOWLEDGED
                 .broken(format!("{:?} was published and not stored", new.payload))
         })?;
@@ -120,6 +121,11 @@ impl Partition {
             job.published_at = before.published_at;
         }
         Ok(job)
+    }
+
+    fn knows(&self, id: JobId) -> bool {
+        let is_it = |job: &Job| job.id == id || job.next.as_ref().is_some_and(|next| next.job.id == id);
+        self.queues.values().any(|queue| queue.jobs.iter().any(is_it))
     }
 
     fn make(&self, new: &NewJob, id: JobId) -> Job {
