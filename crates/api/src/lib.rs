@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use access::Access;
 use axum::Router;
+use base::locks::locked;
 use base::{EntityId, Problem};
 use engine::records::Client;
 use engine::{AttemptEnd, Engine, Queries, Queues, Streams};
@@ -143,7 +144,7 @@ impl ApiState {
             (Decoders::default(), LiveStreams::default(), PortalHolders::default());
         let (relays, clock) = (KnownRelays::default(), Arc::clone(engine.clock()));
         {
-            let mut registry = registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut registry = locked(&registry);
             metrics.register(&mut registry);
             access.register(&mut registry);
             decoders.register(&mut registry);

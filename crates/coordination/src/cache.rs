@@ -1,8 +1,9 @@
 //! Bytes by name, in memory: the least valuable go first when there is no room.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use base::locks::locked;
 use base::{Timestamp, hash};
 use bytes::Bytes;
 use compact_str::CompactString;
@@ -145,7 +146,7 @@ impl ByteCache {
 
     fn writing(&self, name: &CoordinationName) -> MutexGuard<'_, ()> {
         let place = hash::derived(0, name.name().as_bytes()) as usize % STRIPES;
-        self.stripes[place].lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.stripes[place])
     }
 }
 

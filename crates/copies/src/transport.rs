@@ -4,9 +4,10 @@
 //! connection of an answer, bounds how long the system waits for the peer, and streams bodies.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::locks::locked;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Body as _;
@@ -99,7 +100,7 @@ impl NodeTransport {
     }
 
     fn pool(&self, node: &Option<Authority>) -> NodePool {
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = locked(&self.pools);
         if pools.len() >= POOLS_MAX && !pools.contains_key(node) {
             pools.clear();
         }
@@ -109,7 +110,7 @@ impl NodeTransport {
     /// Other connections to a node that are kept may have been cut at the same time without a word:
     /// new ones are made.
     fn forget_connections(&self, node: &Option<Authority>) {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        locked(&self.pools).remove(node);
     }
 
     /// Asks once; any answer, whole. Once there is a connection it begins within `limit`, and goes

@@ -4,8 +4,9 @@
 //! it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use base::locks::{read_locked, write_locked};
 use base::{ClientId, Incarnation};
 use records::Client;
 use tokio::sync::watch;
@@ -102,7 +103,7 @@ impl Directory {
     /// Makes these the clients, and no others: for whoever loads the registry partition.
     pub fn replace(&self, all: impl Iterator<Item = Client>) {
         {
-            let mut clients = self.clients.write().unwrap_or_else(PoisonError::into_inner);
+            let mut clients = write_locked(&self.clients);
             *clients = ClientMaps::default();
             all.for_each(|client| clients.put(client));
         }
@@ -110,17 +111,17 @@ impl Directory {
     }
 
     pub(crate) fn put(&self, client: Client) {
-        self.clients.write().unwrap_or_else(PoisonError::into_inner).put(client);
+        write_locked(&self.clients).put(client);
         self.version.send_modify(|version| *version += 1);
     }
 
     pub(crate) fn remove(&self, id: &ClientId) {
-        self.clients.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        write_locked(&self.clients).remove(id);
         self.version.send_modify(|version| *version += 1);
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, ClientMaps> {
-        self.clients.read().unwrap_or_else(PoisonError::into_inner)
+        read_locked(&self.clients)
     }
 }
 

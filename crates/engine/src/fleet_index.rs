@@ -7,8 +7,9 @@
 //! evaluation.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use base::locks::{read_locked, write_locked};
 use base::{ClientId, DeviceId, Incarnation, PartitionId};
 use fleet::Selection;
 use fleet::index::{
@@ -250,17 +251,17 @@ impl FleetIndexes {
 
     fn each(&self) -> impl Iterator<Item = (PartitionId, RwLockReadGuard<'_, FleetIndex>)> {
         let partitions = (0..).map(PartitionId).zip(&self.partitions);
-        partitions.map(|(id, index)| (id, index.read().unwrap_or_else(PoisonError::into_inner)))
+        partitions.map(|(id, index)| (id, read_locked(index)))
     }
 
     fn read(&self, partition: PartitionId) -> Option<RwLockReadGuard<'_, FleetIndex>> {
         let index = self.partitions.get(usize::from(partition.0))?;
-        Some(index.read().unwrap_or_else(PoisonError::into_inner))
+        Some(read_locked(index))
     }
 
     fn write(&self, partition: PartitionId) -> Option<RwLockWriteGuard<'_, FleetIndex>> {
         let index = self.partitions.get(usize::from(partition.0))?;
-        Some(index.write().unwrap_or_else(PoisonError::into_inner))
+        Some(write_locked(index))
     }
 }
 

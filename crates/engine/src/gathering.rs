@@ -7,8 +7,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{Incarnation, PartitionId, Timestamp};
 use fleet::Selection;
 use tokio::sync::{Notify, watch};
@@ -135,7 +136,7 @@ impl Gatherings {
         let PartitionBacklog { all: backlog, by_copy } = backlog;
         let Some(of) = self.of(partition) else { return };
         self.gathered.fetch_add(added, Ordering::Relaxed);
-        *of.by_copy.lock().unwrap_or_else(PoisonError::into_inner) = by_copy;
+        *locked(&of.by_copy) = by_copy;
         of.reports.store(backlog.reports, Ordering::Relaxed);
         let before = of.bytes.swap(backlog.bytes, Ordering::AcqRel);
         if backlog.reports > 0 {
@@ -150,7 +151,7 @@ impl Gatherings {
     pub(crate) fn waiting(&self) -> BTreeMap<Incarnation, CopyBacklog> {
         let mut waiting: BTreeMap<_, CopyBacklog> = BTreeMap::new();
         for of in &self.partitions {
-            for backlog in &*of.by_copy.lock().unwrap_or_else(PoisonError::into_inner) {
+            for backlog in &*locked(&of.by_copy) {
                 let together =
                     waiting.entry(backlog.gather).or_insert(CopyBacklog { reports: 0, ..*backlog });
                 together.reports += backlog.reports;

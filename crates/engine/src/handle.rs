@@ -2,8 +2,9 @@
 //! durable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use base::locks::locked;
 use base::{ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, WayIn, hash};
 use records::Client;
 use store::{Store, StoreError};
@@ -127,8 +128,7 @@ impl Engine {
     /// Finishes what was accepted, then accepts nothing more.
     pub async fn stop(&self) {
         self.shared.stop.send_replace(true);
-        let mut tasks =
-            std::mem::take(&mut *self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tasks = std::mem::take(&mut *locked(&self.shared.tasks));
         while tasks.join_next().await.is_some() {}
     }
 

@@ -2,9 +2,10 @@
 //! memory, as the registry partition last committed it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
+use base::locks::{read_locked, write_locked};
 use base::{ClientId, Incarnation, Timestamp};
 use records::{PortalRights, PortalToken, TokenDigest};
 
@@ -90,20 +91,20 @@ impl OpenPortals {
 
     pub(crate) fn replace(&self, all: impl Iterator<Item = PortalToken>) {
         let all = all.map(|token| (token.digest, Arc::new(token))).collect();
-        *self.by_digest.write().unwrap_or_else(PoisonError::into_inner) = all;
+        *write_locked(&self.by_digest) = all;
     }
 
     pub(crate) fn put(&self, token: PortalToken) {
-        let mut open = self.by_digest.write().unwrap_or_else(PoisonError::into_inner);
+        let mut open = write_locked(&self.by_digest);
         open.insert(token.digest, Arc::new(token));
     }
 
     pub(crate) fn remove(&self, digest: &TokenDigest) {
-        self.by_digest.write().unwrap_or_else(PoisonError::into_inner).remove(digest);
+        write_locked(&self.by_digest).remove(digest);
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<TokenDigest, Arc<PortalToken>>> {
-        self.by_digest.read().unwrap_or_else(PoisonError::into_inner)
+        read_locked(&self.by_digest)
     }
 }
 

@@ -7,9 +7,10 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, ready};
 
+use base::locks::locked;
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame};
@@ -50,7 +51,7 @@ impl AnswersInFlight {
 
     /// An answer with this memory is given to be written.
     pub(crate) fn give(&self, held: Reservation) {
-        self.0.given.lock().unwrap_or_else(PoisonError::into_inner).push(held);
+        locked(&self.0.given).push(held);
     }
 
     /// The response of a stream; [`counted`] is for it.
@@ -61,7 +62,7 @@ impl AnswersInFlight {
     }
 
     fn take(&self) -> Vec<Reservation> {
-        std::mem::take(&mut *self.0.given.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *locked(&self.0.given))
     }
 }
 

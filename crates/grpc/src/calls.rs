@@ -3,11 +3,12 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use access::{Admitted, NotAdmitted};
+use base::locks::locked;
 use bytes::Bytes;
 use engine::queues::HandOver;
 use http::{HeaderMap, Response};
@@ -263,7 +264,7 @@ impl SharedHandOver {
     }
 
     fn done(&self) {
-        let hand_over = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let hand_over = locked(&self.0).take();
         if let Some(hand_over) = hand_over {
             hand_over.done();
         }

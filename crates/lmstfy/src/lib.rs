@@ -8,7 +8,7 @@
 //! kept by whoever hands in [`Tokens`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use axum::Router;
@@ -19,6 +19,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use axum::routing::any;
 use base::Timestamp;
+use base::locks::locked;
 use engine::Engine;
 use engine::queues::Queues;
 use futures_util::FutureExt;
@@ -103,7 +104,7 @@ impl Lmstfy {
         stop: watch::Receiver<bool>,
     ) -> Self {
         let metrics = Metrics::default();
-        metrics.register(&mut registry.lock().unwrap_or_else(PoisonError::into_inner));
+        metrics.register(&mut locked(&registry));
         let shared = Shared {
             queues: engine.queues(),
             engine,

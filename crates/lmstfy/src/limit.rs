@@ -3,9 +3,10 @@
 //!
 //! An interval begins with the first call after the one before has ended, as with the real server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::Timestamp;
+use base::locks::locked;
 use serde::{Deserialize, Serialize};
 
 use crate::route::Action;
@@ -68,7 +69,7 @@ impl Throttle {
         if calls_max <= 0 {
             return Ok(None);
         }
-        let mut window = window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = locked(window);
         if now >= window.ends {
             let length = self.limit.interval.saturating_mul(1_000);
             *window = LimitInterval { ends: Timestamp(now.0.saturating_add(length)), calls: 0 };
@@ -100,7 +101,7 @@ impl Drop for Taken {
         if self.counts {
             return;
         }
-        let mut window = self.throttle.of(self.action).1.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = locked(self.throttle.of(self.action).1);
         if window.ends == self.ends {
             window.calls -= 1;
         }

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
+use base::locks::{locked, read_locked, write_locked};
 use serde::{Deserialize, Serialize};
 
 use crate::limit::{Limit, Throttle};
@@ -114,7 +115,7 @@ impl Tokens {
 
     /// The tokens as they are now.
     pub(crate) fn now(&self) -> Arc<TokenTable> {
-        Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&read_locked(&self.0.now))
     }
 
     /// Makes a change, on a thread of its own, because it blocks; what has begun is done even if
@@ -138,12 +139,12 @@ impl Tokens {
 
 impl TokensInner {
     fn change(&self, change: impl FnOnce(&mut TokenTable) -> Result<(), Unchanged>) -> Result<(), Unchanged> {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut table = TokenTable::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner));
+        let _alone = locked(&self.changing);
+        let mut table = TokenTable::clone(&read_locked(&self.now));
         change(&mut table)?;
         table.check_size().map_err(Unchanged::TooMany)?;
         (self.keep)(&table.kept()).map_err(Unchanged::NotKept)?;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
+        *write_locked(&self.now) = Arc::new(table);
         Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! Metrics that more than one edge counts with, and the text of all.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::Problem;
+use base::locks::locked;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -74,7 +75,7 @@ pub async fn text(registry: &Arc<Mutex<Registry>>) -> Result<String, Problem> {
     let registry = Arc::clone(registry);
     let encoding = tokio::task::spawn_blocking(move || {
         let mut text = String::new();
-        let registry = registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = locked(&registry);
         encode(&mut text, &registry).expect("a String takes every write");
         text
     });

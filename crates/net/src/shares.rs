@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use axum::extract::ConnectInfo;
 use axum::http::Extensions;
 use base::answers::{TakenFrom, Wanted};
+use base::locks::locked;
 use base::{CallerName, Problem, address};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -127,7 +128,7 @@ impl SenderShares {
     /// The share.
     #[must_use]
     pub fn of(&self, sender: &SenderKey) -> Share {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.known);
         if let Some((free, wanted)) = known.shares.get(sender)
             && let Some(free) = free.upgrade()
         {

@@ -1,8 +1,9 @@
 //! The clients whose breaker is open, for whoever shows what fails.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use base::locks::locked;
 use base::{ClientId, Timestamp};
 
 use crate::breaker::BreakerEvent;
@@ -27,7 +28,7 @@ pub struct OpenBreakers(Arc<Mutex<BTreeMap<ClientId, OpenBreaker>>>);
 
 impl OpenBreakers {
     pub(crate) fn note(&self, event: &BreakerEvent, now: Timestamp) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&self.0);
         match event {
             BreakerEvent::Opened { client, failed, last } => {
                 let (id, last) = (client.id.clone(), AttemptResult::from(*last).as_str());
@@ -39,14 +40,14 @@ impl OpenBreakers {
 
     /// The clients, in order of id.
     pub(crate) fn clients(&self) -> impl Iterator<Item = ClientId> {
-        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = locked(&self.0);
         open.keys().cloned().collect::<Vec<_>>().into_iter()
     }
 
     /// So many of them at most, in order of id.
     #[must_use]
     pub fn some(&self, limit: usize) -> Vec<OpenBreaker> {
-        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = locked(&self.0);
         open.values().take(limit).cloned().collect()
     }
 }

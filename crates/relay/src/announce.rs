@@ -1,10 +1,11 @@
 //! What a relay says of itself: to whoever asks this process, and to the server. This shows it at
 //! `GET /v1/relays` for as long as it goes on saying it, or until it announces that it has stopped.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use base::Timestamp;
+use base::locks::locked;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -65,7 +66,7 @@ pub(crate) struct SharedProgress(Mutex<RelayProgress>);
 
 impl SharedProgress {
     pub(crate) fn get(&self) -> MutexGuard<'_, RelayProgress> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Says why it does not move; a line in the log for each new reason.

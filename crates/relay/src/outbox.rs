@@ -1,9 +1,10 @@
 //! The statements on an outbox: reading a page of rows, writing down what became of them, and who
 //! may work.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use base::locks::locked;
 use serde_json::Value;
 use tokio_postgres::Statement;
 
@@ -98,7 +99,7 @@ impl OutboxTable {
     /// Whether the session, and with it the lock, is still there: the database is asked unless it
     /// answered a moment ago. A process that was stopped for a while finds out before it sends.
     pub(crate) async fn confirm(&self) -> Result<(), DatabaseError> {
-        let answered_at = *self.answered_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let answered_at = *locked(&self.answered_at);
         if answered_at.elapsed() > ANSWERED_WITHIN {
             self.session.client.batch_execute("").await?;
             self.answered();
@@ -107,7 +108,7 @@ impl OutboxTable {
     }
 
     fn answered(&self) {
-        *self.answered_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *locked(&self.answered_at) = Instant::now();
     }
 
     /// Has PostgreSQL show how many rows a second this session moves.

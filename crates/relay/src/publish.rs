@@ -1,8 +1,9 @@
 //! How a call reaches the server: over HTTP, or inside it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::locks::locked;
 use fieldpost_client::{Client, Method, Path, Request};
 use futures_util::future::BoxFuture;
 
@@ -51,7 +52,7 @@ pub fn over_http(client: Client, renewal: ClientRenewal) -> CallMaker {
     let current = Arc::new(Mutex::new(client));
     Arc::new(move |call| {
         let (current, renewal) = (Arc::clone(&current), Arc::clone(&renewal));
-        let client = current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let client = locked(&current).clone();
         Box::pin(async move {
             let names: Vec<&str> = call.path.iter().map(String::as_str).collect();
             let method = if call.is_put { Method::PUT } else { Method::POST };
@@ -66,7 +67,7 @@ pub fn over_http(client: Client, renewal: ClientRenewal) -> CallMaker {
             if answer.status == UNAUTHORIZED
                 && let Some(client) = renewal()
             {
-                *current.lock().unwrap_or_else(PoisonError::into_inner) = client;
+                *locked(&current) = client;
             }
             let retry_after = answer.retry_after;
             Ok(CallAnswer { status: answer.status, body: answer.body.to_vec(), retry_after })

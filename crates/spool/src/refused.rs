@@ -4,9 +4,10 @@
 //! A line may be there twice when the spool was killed at the wrong moment; `number` tells.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base::Timestamp;
+use base::locks::locked;
 use blocklog::{Disk, DiskFile};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -67,7 +68,7 @@ impl RefusedFile {
         for (record, reason) in refused {
             line(record, reason, now, &mut text)?;
         }
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = locked(&self.open);
         if open.length > 0 && open.length + text.len() as u64 > FILE_BYTES_MAX {
             match self.disk.rename(REFUSED_FILES[0], REFUSED_FILES[1]) {
                 // An earlier try came so far.

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::locks::locked;
 use blocklog::Disk;
 
 /// What the names of blocks end with.
@@ -158,7 +159,7 @@ impl DiskBlocks {
     }
 
     fn held(&self) -> MutexGuard<'_, HeldBlocks> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.held)
     }
 }
 
@@ -221,7 +222,7 @@ pub struct MemoryBlocks {
 
 impl MemoryBlocks {
     fn locked(&self) -> MutexGuard<'_, BTreeMap<String, Arc<[u8]>>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.blocks)
     }
 }
 

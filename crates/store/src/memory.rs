@@ -12,8 +12,9 @@ mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::locks::locked;
 use base::{Lineage, PartitionId, Timestamp};
 use records::Batch;
 
@@ -91,7 +92,7 @@ impl MemoryStore {
 
     /// A panic in a test must not hide behind a second one.
     fn locked(&self) -> MutexGuard<'_, MemoryState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     fn check(&self, partition: PartitionId) {

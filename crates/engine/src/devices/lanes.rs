@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{EntityId, Incarnation, PartitionId, Timestamp};
 use records::{AttemptDetail, AttemptError, Reservation};
 use tokio::sync::Notify;
@@ -47,11 +48,11 @@ impl<L: Eq + Hash> DueWork<L> {
 
     /// Takes all that are there.
     pub fn take_now(&self) -> Vec<L> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain().collect()
+        locked(&self.lanes).drain().collect()
     }
 
     pub(crate) fn mark(&self, lanes: impl IntoIterator<Item = L>) {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).extend(lanes);
+        locked(&self.lanes).extend(lanes);
         self.changed.notify_one();
     }
 }

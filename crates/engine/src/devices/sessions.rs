@@ -1,7 +1,8 @@
 //! The live sessions of devices, and whom they reach.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use base::locks::locked;
 use base::{DeviceId, Kind, PartitionId, Timestamp};
 use records::{DeviceProfile, DisconnectReason};
 use smallvec::SmallVec;
@@ -232,6 +233,6 @@ impl SessionTable {
     }
 
     fn of(&self, partition: PartitionId) -> MutexGuard<'_, Sessions> {
-        self.partitions[usize::from(partition.0)].lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.partitions[usize::from(partition.0)])
     }
 }

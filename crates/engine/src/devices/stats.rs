@@ -1,9 +1,10 @@
 //! Counts of devices and notifications, for metrics: each partition says when its counts have
 //! changed, so that asking costs a sum and no look at a device.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use base::PartitionId;
+use base::locks::locked;
 
 /// How many devices and notifications a partition has, or all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub(crate) struct AllDeviceStats(Mutex<Vec<DeviceStats>>);
 impl AllDeviceStats {
     pub(crate) fn set(&self, partition: PartitionId, stats: DeviceStats) {
         let index = usize::from(partition.0);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.0);
         if all.len() <= index {
             all.resize(index + 1, DeviceStats::default());
         }
@@ -36,7 +37,7 @@ impl AllDeviceStats {
 
     /// All together.
     pub(crate) fn sum(&self) -> DeviceStats {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = locked(&self.0);
         all.iter().fold(DeviceStats::default(), |sum, one| DeviceStats {
             never_seen: sum.never_seen + one.never_seen,
             online: sum.online + one.online,

@@ -8,9 +8,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
-use base::locks::locked;
+use base::locks::{locked, read_locked, write_locked};
 use base::{Incarnation, PartitionId, Timestamp};
 
 use super::campaigns::results_followed;
@@ -83,7 +83,7 @@ impl FollowerIndex {
     pub(super) fn add(&self, thing: usize, watched: &WatchTarget, signal: &Arc<FollowerSignal>) {
         let awaits = Awaits::of(watched);
         for key in keys_of(watched) {
-            let mut listeners = self.lock_of(key).write().unwrap_or_else(PoisonError::into_inner);
+            let mut listeners = write_locked(self.lock_of(key));
             let listener = Listener { signal: Arc::clone(signal), thing, awaits };
             listeners.entry(key).or_default().push(listener);
         }
@@ -92,7 +92,7 @@ impl FollowerIndex {
     /// The follower is not told of it any more.
     pub(super) fn remove(&self, watched: &WatchTarget, signal: &Arc<FollowerSignal>) {
         for key in keys_of(watched) {
-            let mut listeners = self.lock_of(key).write().unwrap_or_else(PoisonError::into_inner);
+            let mut listeners = write_locked(self.lock_of(key));
             if let Entry::Occupied(mut at) = listeners.entry(key) {
                 at.get_mut().retain(|listener| !Arc::ptr_eq(&listener.signal, signal));
                 if at.get().is_empty() {
@@ -245,5 +245,5 @@ fn keys_of(watched: &WatchTarget) -> Vec<FollowKey> {
 }
 
 fn read(listeners: &RwLock<Listeners>) -> RwLockReadGuard<'_, Listeners> {
-    listeners.read().unwrap_or_else(PoisonError::into_inner)
+    read_locked(listeners)
 }

@@ -1,9 +1,10 @@
 //! What the workers of queues are to do, as it is durable: who waits for jobs is told of changes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use base::limits::CONTROL_DATA_BYTES_MAX;
+use base::locks::{read_locked, write_locked};
 use base::{PartitionId, Problem};
 use records::WorkerControl;
 use tokio::sync::watch;
@@ -26,7 +27,7 @@ impl Default for ControlBoard {
 impl ControlBoard {
     /// A partition was loaded: it has these and no others.
     pub(crate) fn loaded(&self, partition: PartitionId, controls: Vec<WorkerControl>) {
-        let mut all = self.controls.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write_locked(&self.controls);
         all.retain(|_, (of, _)| *of != partition);
         for control in controls {
             let queue = QueueName::unchecked(&control.namespace, &control.queue);
@@ -38,7 +39,7 @@ impl ControlBoard {
 
     /// The control of a queue is this now, durably.
     pub(crate) fn put(&self, partition: PartitionId, queue: QueueName, control: Option<WorkerControl>) {
-        let mut all = self.controls.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write_locked(&self.controls);
         match control {
             Some(control) => drop(all.insert(queue, (partition, Arc::new(control)))),
             None => drop(all.remove(&queue)),
@@ -52,7 +53,7 @@ impl ControlBoard {
     }
 
     fn get(&self, queue: &QueueName) -> Option<Arc<WorkerControl>> {
-        let all = self.controls.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read_locked(&self.controls);
         all.get(queue).map(|(_, control)| Arc::clone(control))
     }
 }

@@ -4,9 +4,10 @@
 //! queues, up to [`NAMED_MAX`], until they are gone. After each step it reports the named queues
 //! whose counts changed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use base::PartitionId;
+use base::locks::locked;
 use records::QueueKey;
 
 use super::QueueName;
@@ -121,7 +122,7 @@ pub(crate) struct NamedQueues(Mutex<Vec<Vec<Option<QueueJobs>>>>);
 impl NamedQueues {
     pub(crate) fn change(&self, partition: PartitionId, changes: Vec<NamedChange>) {
         let Some(index) = partition.queues_index().map(usize::from) else { return };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.0);
         if all.len() <= index {
             all.resize_with(index + 1, Vec::new);
         }
@@ -147,7 +148,7 @@ impl NamedQueues {
 
     /// Each of them, and what is left of `all` for the others.
     pub(crate) fn with_others(&self, all: &PartitionStats) -> Vec<QueueJobs> {
-        let partitions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let partitions = locked(&self.0);
         let mut queues: Vec<QueueJobs> = partitions.iter().flatten().flatten().cloned().collect();
         let rest = |all: u64, of: fn(&JobsByState) -> u64| {
             // The two are told one after the other, and may be asked in between.

@@ -1,8 +1,9 @@
 //! Counts of queues and jobs, for callers and metrics.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{PartitionId, Timestamp};
 use records::{QueueKey, QueueSettings};
 
@@ -110,7 +111,7 @@ pub(crate) struct AllPartitionStats(Mutex<Vec<PartitionStats>>);
 impl AllPartitionStats {
     pub(crate) fn set(&self, partition: PartitionId, stats: PartitionStats) {
         let Some(index) = partition.queues_index().map(usize::from) else { return };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.0);
         if all.len() <= index {
             all.resize(index + 1, PartitionStats::default());
         }
@@ -119,7 +120,7 @@ impl AllPartitionStats {
 
     /// All together.
     pub(crate) fn sum(&self) -> PartitionStats {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = locked(&self.0);
         all.iter().fold(PartitionStats::default(), |sum, one| PartitionStats {
             queues: sum.queues + one.queues,
             scheduled: sum.scheduled + one.scheduled,

@@ -4,9 +4,10 @@
 //! asking looks at no queue. Each partition shows [`TROUBLED_MAX`] of them at most.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use base::PartitionId;
+use base::locks::locked;
 use records::QueueKey;
 
 use super::QueueName;
@@ -79,7 +80,7 @@ pub(crate) struct TroubledQueues(Mutex<Vec<BTreeMap<QueueKey, TroubledQueue>>>);
 impl TroubledQueues {
     pub(crate) fn change(&self, partition: PartitionId, changes: Vec<TroubleChange>) {
         let Some(index) = partition.queues_index().map(usize::from) else { return };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.0);
         if all.len() <= index {
             all.resize_with(index + 1, BTreeMap::new);
         }
@@ -99,7 +100,7 @@ impl TroubledQueues {
 
     /// So many of them at most, those with the most dead letters first.
     pub(crate) fn worst(&self, limit: usize) -> Vec<TroubledQueue> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = locked(&self.0);
         let mut troubled: Vec<&TroubledQueue> = all.iter().flat_map(BTreeMap::values).collect();
         troubled.sort_by(|a, b| b.dead.cmp(&a.dead).then_with(|| a.name.cmp(&b.name)));
         troubled.into_iter().take(limit).cloned().collect()

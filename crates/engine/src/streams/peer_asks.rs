@@ -2,10 +2,11 @@
 //! copies speaks with nodes, and answers; where nobody does, no call waits.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use base::locks::locked;
 use tokio::sync::{Notify, oneshot};
 
 use super::StreamName;
@@ -42,7 +43,7 @@ impl PeerAsks {
         }
         let (newest, answer) = oneshot::channel();
         {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = locked(&self.waiting);
             if waiting.len() >= WAITING_MAX {
                 return None;
             }
@@ -56,7 +57,7 @@ impl PeerAsks {
     pub(super) async fn next(&self) -> PeerAsk {
         self.is_attended.store(true, Ordering::Relaxed);
         loop {
-            let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = locked(&self.waiting).pop_front();
             match next {
                 Some(ask) => return ask,
                 None => self.asked.notified().await,

@@ -1,9 +1,10 @@
 //! Figures of streams.
 
+use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Mutex, PoisonError};
 
 use base::PartitionId;
+use base::locks::locked;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -72,7 +73,7 @@ impl StreamMetrics {
 
     /// A partition stands like this.
     pub(super) fn stands(&self, partition: PartitionId, now: StreamsNow) {
-        let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partitions = locked(&self.partitions);
         let before = partitions.insert(partition, now).unwrap_or_default();
         drop(partitions);
         let moved = |gauge: &Gauge<i64, AtomicI64>, before: usize, now: usize| {

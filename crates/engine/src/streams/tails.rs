@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
-use base::locks::locked;
+use base::locks::{locked, read_locked, write_locked};
 use base::{Incarnation, PartitionId, Timestamp};
 use records::StreamChunk;
 use tokio::sync::Notify;
@@ -116,13 +116,13 @@ impl OpenTails {
     }
 
     pub(super) fn get(&self, name: &StreamName) -> Option<Arc<OpenTail>> {
-        let tails = self.tails.read().unwrap_or_else(PoisonError::into_inner);
+        let tails = read_locked(&self.tails);
         tails.get(name).map(|(_, tail)| Arc::clone(tail))
     }
 
     /// A machine was loaded anew: what its readers saw that is not durable never was there.
     pub(super) fn partition_loaded(&self, partition: PartitionId) {
-        let mut tails = self.tails.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tails = write_locked(&self.tails);
         let gone: Vec<_> = tails.extract_if(|_, (of, _)| *of == partition).collect();
         drop(tails);
         for (name, (_, tail)) in &gone {
@@ -137,7 +137,7 @@ impl OpenTails {
                 let end = TailEnd { start: next, next, saved: next, queued: next, ..TailEnd::default() };
                 let (unloaded_to, end) = (Arc::default(), Mutex::new(end));
                 let tail = Arc::new(OpenTail { stream, unloaded_to, end });
-                let mut tails = self.tails.write().unwrap_or_else(PoisonError::into_inner);
+                let mut tails = write_locked(&self.tails);
                 let before = tails.insert(name.clone(), (partition, tail));
                 drop(tails);
                 before.iter().for_each(|(_, tail)| self.left(tail));
@@ -179,7 +179,7 @@ impl OpenTails {
                 }
             }
             TailChange::Closed => {
-                let closed = self.tails.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+                let closed = write_locked(&self.tails).remove(name);
                 if let Some((_, tail)) = closed {
                     self.left(&tail);
                     let unloaded = locked(&tail.end).take_unloaded_before(u64::MAX);
@@ -253,12 +253,12 @@ impl OpenTails {
 
     /// Whether there are chunks that time may have leave memory.
     pub(super) fn has_stored(&self) -> bool {
-        let tails = self.tails.read().unwrap_or_else(PoisonError::into_inner);
+        let tails = read_locked(&self.tails);
         tails.values().any(|(_, tail)| tail.has_stored())
     }
 
     fn with_stored(&self) -> Vec<Arc<OpenTail>> {
-        let tails = self.tails.read().unwrap_or_else(PoisonError::into_inner);
+        let tails = read_locked(&self.tails);
         tails.values().map(|(_, tail)| tail).filter(|tail| tail.has_stored()).cloned().collect()
     }
 

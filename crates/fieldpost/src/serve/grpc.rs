@@ -1,8 +1,9 @@
 //! The gRPC listener: its callers are those of the HTTP API, its reports are read like lines of
 //! NDJSON.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use base::locks::locked;
 use gateway::decode::{self, Rules};
 use grpc::Grpc;
 use net::listen::Listener;
@@ -36,7 +37,7 @@ pub(super) async fn open(
     let stop = edge.stop.subscribe();
     let grpc = Grpc::new(edge.engine, Arc::clone(edge.access), web, &edge.memory, read_report, stop);
     {
-        let mut metrics = edge.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut metrics = locked(edge.metrics);
         arrivals.register_metrics(&mut metrics);
         grpc.register_metrics(&mut metrics);
     }

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::task::{Context, Poll};
 
 use axum::Router;
@@ -13,6 +13,7 @@ use axum::response::Response;
 use axum::routing::future::RouteFuture;
 use axum::routing::{any, get_service};
 use base::Problem;
+use base::locks::{read_locked, write_locked};
 use futures_util::future::Either;
 use net::problem;
 use tower_service::Service;
@@ -35,11 +36,11 @@ impl Readiness {
 
     /// The start waits: `/readyz` says for what.
     pub(super) fn waits_for(&self, what: String) {
-        *self.waits_for.write().unwrap_or_else(PoisonError::into_inner) = Some(what);
+        *write_locked(&self.waits_for) = Some(what);
     }
 
     fn starting(&self, path: &str) -> Response {
-        let waits_for = self.waits_for.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let waits_for = read_locked(&self.waits_for).clone();
         let detail = waits_for.unwrap_or_else(|| "the server is starting".to_owned());
         if path == "/healthz" {
             return Response::new(Body::from("alive\n"));

@@ -1,10 +1,11 @@
 //! The driver over the AMQP library: connects, declares, consumes, looks, settles. Decides nothing.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use base::Clock;
+use base::locks::locked;
 use lapin::options::{
     BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions,
     QueueDeclareOptions,
@@ -150,7 +151,7 @@ impl AmqpHandshake {
             // Over one connection there is one.
             let _first = self.peer.set(peer);
         }
-        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+        *locked(&self.socket) = Some(socket);
     }
 
     fn peer(&self) -> Option<SocketAddr> {
@@ -158,11 +159,11 @@ impl AmqpHandshake {
     }
 
     fn is_over(&self) {
-        self.socket.lock().unwrap_or_else(PoisonError::into_inner).take();
+        locked(&self.socket).take();
     }
 
     fn hang_up(&self) {
-        if let Some(socket) = self.socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(socket) = locked(&self.socket).take() {
             // An error means that it is closed already.
             let _closed = socket.shutdown(std::net::Shutdown::Both);
         }

@@ -7,9 +7,10 @@
 //! answers expire without a search.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use base::locks::locked;
 use base::{DeviceId, Problem};
 use engine::intake::NotAccepting;
 use engine::{Engine, LabelChanges};
@@ -113,7 +114,7 @@ impl Labels {
     }
 
     fn remembered<T>(&self, then: impl FnOnce(&mut Generations) -> T) -> T {
-        then(&mut self.remembered.lock().unwrap_or_else(PoisonError::into_inner))
+        then(&mut locked(&self.remembered))
     }
 }
 

@@ -7,11 +7,12 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use base::answers::TakenFrom;
+use base::locks::locked;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -28,11 +29,11 @@ pub(super) struct LastRefusal(Arc<Mutex<Option<Instant>>>);
 
 impl LastRefusal {
     pub(super) fn note(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *locked(&self.0) = Some(Instant::now());
     }
 
     fn is_recent(&self) -> bool {
-        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *locked(&self.0);
         last.is_some_and(|at| at.elapsed() < COMES_BACK_WITHIN)
     }
 }
@@ -69,7 +70,7 @@ impl AnswerPace {
     pub(super) fn begins(&self, refused: &LastRefusal, from: Option<TakenFrom>) -> Arc<AnswerInFlight> {
         let in_flight =
             Arc::new(AnswerInFlight { taken: AtomicUsize::new(0), refused: refused.clone(), from });
-        *self.in_flight.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&in_flight);
+        *locked(&self.in_flight) = Arc::downgrade(&in_flight);
         self.begun.notify_one();
         in_flight
     }
@@ -79,7 +80,7 @@ impl AnswerPace {
         loop {
             self.begun.notified().await;
             loop {
-                let watched = Weak::clone(&self.in_flight.lock().unwrap_or_else(PoisonError::into_inner));
+                let watched = Weak::clone(&locked(&self.in_flight));
                 if watched.strong_count() == 0 {
                     break;
                 }

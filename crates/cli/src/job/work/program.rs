@@ -11,9 +11,10 @@ use std::fmt::Display;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::locks::locked;
 use fieldpost_client::{CancellationToken, Client, Error, Failure, Job, JobId};
 
 use super::child;
@@ -66,9 +67,9 @@ impl Program {
     fn breaks(&self, job: &Job, error: &dyn Display) -> Failure {
         let why = self.not_started(error);
         let BrokenProgram { is_so, why: told, last_tries } = &*self.broken;
-        told.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.clone());
+        locked(told).get_or_insert_with(|| why.clone());
         if job.is_last_try() {
-            let mut last_tries = last_tries.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last_tries = locked(last_tries);
             last_tries.push((job.queue.clone(), job.id.clone()));
         }
         is_so.cancel();
@@ -86,11 +87,10 @@ impl Program {
     /// # Errors
     /// When these could not be brought back.
     pub(super) async fn verdict(&self, client: &Client, namespace: &str) -> Result<Option<String>, Error> {
-        let Some(why) = self.broken.why.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        let Some(why) = locked(&self.broken.why).take() else {
             return Ok(None);
         };
-        let last_tries =
-            std::mem::take(&mut *self.broken.last_tries.lock().unwrap_or_else(PoisonError::into_inner));
+        let last_tries = std::mem::take(&mut *locked(&self.broken.last_tries));
         for (queue, job) in last_tries {
             client.queue(namespace, queue).respawn(&[job]).await?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::campaigns::{Slot, SlotStep};
-use base::{EntityId, Incarnation};
+use base::{EntityId, Incarnation, Timestamp};
 use records::{CampaignSlot, Op, TaskRecord};
 
 use super::running::RunningTask;

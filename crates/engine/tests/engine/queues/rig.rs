@@ -1,9 +1,10 @@
 //! An engine over a store in memory and a clock that the test moves, and short words for jobs.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use base::locks::locked;
 use base::{Clock, Lineage, Timestamp};
 use engine::queues::{Due, NewJob, Payload, QueueName, Queues, Retry, Want};
 use engine::{Engine, Settings, records};
@@ -44,7 +45,7 @@ impl Rig {
     }
 
     pub(crate) fn queues(&self) -> Queues {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner).queues()
+        locked(&self.engine).queues()
     }
 
     /// Moves both clocks on. What then comes due is noticed by the next call.
@@ -57,14 +58,14 @@ impl Rig {
     /// Puts the wall clock forward; the engine clock stands.
     pub(crate) fn step_wall(&self, by: Duration) {
         self.clock.wall.fetch_add(by.as_millis() as i64, Ordering::SeqCst);
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner).clocks_stepped();
+        locked(&self.engine).clocks_stepped();
     }
 
     pub(crate) async fn restart(&self) {
-        let old = self.engine.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let old = locked(&self.engine).clone();
         old.stop().await;
         let engine = open(&self.store, &self.clock).await;
-        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = engine;
+        *locked(&self.engine) = engine;
     }
 
     pub(crate) async fn publish(&self, job: NewJob) -> records::JobId {
@@ -99,7 +100,7 @@ impl Rig {
     /// Waits until metrics have these lines, all at a time.
     pub(crate) async fn until_shown(&self, lines: &[&str]) {
         let mut registry = Registry::default();
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner).register_metrics(&mut registry);
+        locked(&self.engine).register_metrics(&mut registry);
         let waiting = async {
             loop {
                 let mut text = String::new();
