@@ -23,6 +23,7 @@ pub(crate) struct Evidence {
     /// When each of them ends, as it was made.
     until: BTreeMap<u64, Timestamp>,
     dead: VecDeque<DeadJob>,
+    dead_ids: BTreeSet<JobId>,
     dead_gone: BTreeSet<JobId>,
     /// Jobs that are gone, and the change by which each went.
     gone: BTreeMap<JobId, usize>,
@@ -54,7 +55,10 @@ impl Evidence {
                         evidence.leased_at.entry(lease).or_insert(place);
                     }
                 }
-                Op::PutDead(dead) => evidence.dead.push_back(*dead),
+                Op::PutDead(dead) => {
+                    evidence.dead_ids.insert(dead.id);
+                    evidence.dead.push_back(*dead);
+                }
                 Op::DeleteDead(_, _, id) => drop(evidence.dead_gone.insert(id)),
                 Op::ParkJob(parked) => {
                     parked.body.iter().for_each(|body| evidence.saw_body(parked.head.id, body));
@@ -122,7 +126,7 @@ impl Evidence {
     }
 
     /// The id under which a payload was stored. A job that was published before with the same payload
-    /// may have been parked in this step; it is not meant.
+    /// may have been parked in this step, or its run have died: it is not meant.
     pub(super) fn id_of(&self, payload: &Payload, is_meant: impl Fn(JobId) -> bool) -> Option<JobId> {
         self.bodies.get(&number_of(payload)?)?.iter().copied().find(|id| is_meant(*id))
     }
@@ -151,6 +155,11 @@ impl Evidence {
         let is_it = |dead: &DeadJob| same(dead) && (dead.id == job.id || copies.contains(&dead.id));
         let place = self.dead.iter().position(is_it)?;
         self.dead.remove(place).map(|dead| dead.id)
+    }
+
+    /// Whether a dead letter was put under this id.
+    pub(super) fn is_dead(&self, id: JobId) -> bool {
+        self.dead_ids.contains(&id)
     }
 
     /// A dead letter is gone: whether that was seen.

@@ -109,7 +109,8 @@ impl Partition {
     /// A new job with the id under which it was stored: one of its own, or that of the waiting job
     /// that it replaces.
     fn made(&mut self, new: &NewJob, instead_of: Option<&Job>, evidence: &Evidence) -> Checked<Job> {
-        let is_meant = |id| instead_of.is_some_and(|before| before.id == id) || !self.knows(id);
+        let is_new = |id| !self.knows(id) && !evidence.is_dead(id);
+        let is_meant = |id| is_new(id) || instead_of.is_some_and(|before| before.id == id);
         let id = evidence.id_of(&new.payload, is_meant).ok_or_else(|| {
             Invariant::DURABLE_BEFORE_ACKNOWLEDGED
                 .broken(format!("{:?} was published and not stored", new.payload))
