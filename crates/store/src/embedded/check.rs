@@ -32,7 +32,7 @@ use std::sync::Arc;
 use blocklog::{Disk, RealDisk};
 
 use super::backup::reader::BackupSummary;
-use super::open::{TABLES, disk_failure, has, lock};
+use super::open::{LOCK, TABLES, disk_failure, has, lock};
 use super::pages::CheckedPages;
 use super::restore::restore;
 use super::tables::{Snapshot, Table, Tables};
@@ -83,7 +83,7 @@ impl Findings<'_> {
 /// Whether `directory` is a data directory, as far as names tell.
 #[must_use]
 pub fn is_data_directory(directory: &Path) -> bool {
-    directory.join(TABLES).is_file()
+    [TABLES, LOCK].iter().any(|name| directory.join(name).is_file())
 }
 
 /// Checks a data directory that no server has open, and its blocks in these storages as far as they
@@ -98,10 +98,10 @@ pub fn check_directory(
 ) -> Result<u64, StoreError> {
     let unreadable = |source| StoreError::Disk { what: format!("reading {}", directory.display()), source };
     let disk = UnchangingDisk::open(directory).map_err(unreadable)?;
-    let _held = lock(&disk)?;
-    if !has(&disk, TABLES)? {
+    if !is_data_directory(directory) {
         return Err(StoreError::Refused(format!("{} is no data directory", directory.display())));
     }
+    let _held = lock(&disk)?;
     check_disk(&(Arc::new(disk) as Arc<dyn Disk>), storages, MOVED_MAX, tell)
 }
 
@@ -113,6 +113,14 @@ pub(super) fn check_disk(
     tell: &mut dyn FnMut(Checked),
 ) -> Result<u64, StoreError> {
     let mut findings = Findings { tell, count: 0 };
+    if !has(&**disk, TABLES)? {
+        // Its opening says what is missing beside it.
+        match EmbeddedStore::open(Arc::clone(disk), EmbeddedOptions::default()) {
+            Ok(_) => findings.noted("it holds nothing yet".to_owned()),
+            Err(error) => findings.found(error),
+        }
+        return Ok(findings.count);
+    }
     let damaged = pages(&**disk, &mut findings)?;
     let before = findings.count;
     verify_tables(&**disk, &mut findings);
