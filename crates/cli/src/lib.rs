@@ -124,6 +124,14 @@ pub struct SingleCommand<A: Args> {
     server: ServerFlags,
 }
 
+/// What is wrong with a command line, as `--json` has it: one document of a failure.
+#[must_use]
+pub fn usage_as_json(told: &str) -> String {
+    let told = told.strip_prefix("error: ").unwrap_or(told);
+    let detail = told.split("\n\n").next().unwrap_or(told).trim_end();
+    Failure::Usage(detail.to_owned()).to_json()
+}
+
 /// Asks the server, shows what it says, and tells failures on stderr.
 pub fn run(command: &RemoteCommand) -> ExitCode {
     let server = match command {

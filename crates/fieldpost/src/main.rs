@@ -29,7 +29,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const EXIT_WRONG: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     match cli.command {
         Command::Serve(flags) => {
             start_logging(cli.log_format);
@@ -70,6 +70,15 @@ fn main() -> ExitCode {
         Command::Man(flags) => print(|out| completions::manual(&flags, out)),
         Command::Remote(command) => cli::run(&command),
     }
+}
+
+/// Says what is wrong with the command line, or prints the help that it asks for.
+fn refuse(error: &clap::Error) -> ! {
+    if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
+        eprintln!("{}", cli::usage_as_json(&error.render().to_string()));
+        std::process::exit(EXIT_WRONG.into());
+    }
+    error.exit()
 }
 
 /// Runs what prints to standard output, with log lines beside it.
