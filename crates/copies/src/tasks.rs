@@ -61,7 +61,11 @@ pub async fn run_copies(engine: Engine, mut shutdown: watch::Receiver<bool>) {
             _ = shutdown.wait_for(|stop| *stop) => return,
             () = streams.running_copies_changed() => {}
             error = tasks.panicked() => tracing::error!(%error, "the task of a copy failed; it begins anew"),
+            // What is cancelled goes with the server.
             Some(Err(error)) = gathers.join_next() => {
+                if error.is_cancelled() {
+                    continue;
+                }
                 tracing::error!(%error, "the task that brings gathered reports failed; it begins anew");
                 let partition = partitions.remove(&error.id());
                 partitions.extend(partition.map(|partition| gather_again(&mut gathers, partition)));

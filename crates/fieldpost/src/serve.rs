@@ -85,11 +85,12 @@ async fn serve(
     let program_pages = ProgramPages::at_start();
     let mut signals = StopSignals::listen()?;
     let shares = open_files::share(settings);
+    let http = bind("http.listen", settings.http.listen)?;
+    // Not before: where another server has that address, the file is that one's.
     if let Some(file) = &ready_file {
         ready_file::remove(file)
             .map_err(because(&format!("the ready file {} cannot be removed", file.display())))?;
     }
-    let http = bind("http.listen", settings.http.listen)?;
     let mut addresses = Addresses::of(http.local_addr().map_err(because("http.listen"))?);
     let mut tasks = JoinSet::new();
     let bootstrap = Bootstrap::open(settings, in_force, http, (shares, stop), &mut tasks)?;
