@@ -122,20 +122,6 @@ impl Key for StreamKey {
     }
 }
 
-/// The place of a block among those of its stream: the id of its first message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockKey(pub u64);
-
-impl Key for BlockKey {
-    fn write(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(&self.0.to_be_bytes());
-    }
-
-    fn read(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(|bytes| Self(u64::from_be_bytes(bytes)))
-    }
-}
-
 /// The place of something that is found by a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NameKey(pub Box<str>);
@@ -174,11 +160,12 @@ impl Key for OperationKey {
     }
 }
 
-/// The place of a dead letter among those of its queue.
+/// The place of something that has a number in its list: a dead letter, or a block, by the id of its
+/// first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeadKey(pub u64);
+pub(crate) struct NumberKey(pub u64);
 
-impl Key for DeadKey {
+impl Key for NumberKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.0.to_be_bytes());
     }
@@ -365,7 +352,7 @@ mod tests {
         let queue = QueueName::unchecked(&"n".repeat(255), &"q".repeat(255));
         assert_eq!(read(7, &write(7, &queue)), Ok(queue));
         assert_eq!(read(7, &write(7, &JobId([7; 16]))), Ok(JobId([7; 16])));
-        assert_eq!(read(7, &write(7, &DeadKey(8))), Ok(DeadKey(8)));
+        assert_eq!(read(7, &write(7, &NumberKey(8))), Ok(NumberKey(8)));
         for result in [ResultKey(None), ResultKey(Some(0)), ResultKey(Some(u32::MAX))] {
             assert_eq!(read(7, &write(7, &result)), Ok(result));
         }

@@ -58,6 +58,8 @@ pub(crate) struct Creation {
     key: Option<Digest>,
     /// Of method, path, token and source, if it has one.
     source: Option<Digest>,
+    /// What it asks for beside the body, if anything.
+    query: Option<String>,
     caller: Option<Caller>,
 }
 
@@ -76,8 +78,9 @@ impl FromRequest<ApiState> for Creation {
     async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
         let (key, source) = (digest_of(&request, HEADER)?, digest_of(&request, SOURCE_HEADER)?);
         let caller = request.extensions().get().cloned();
+        let query = request.uri().query().map(str::to_owned);
         let body = Text::from_request(request, api).await?;
-        Ok(Self { body, key, source, caller })
+        Ok(Self { body, key, source, query, caller })
     }
 }
 
@@ -148,6 +151,22 @@ impl Creation {
         self.answered(api, make, forgotten).await
     }
 
+    /// [`Creation::once`], where the answer is not to be stored. A repeat after a restart makes
+    /// another.
+    ///
+    /// # Errors
+    /// `idempotency_key_reused` when the key came with another body before.
+    pub(crate) async fn once_in_memory<F>(
+        self,
+        api: &ApiState,
+        make: impl FnOnce(ApiState, Text) -> F,
+    ) -> Result<Answer, Refused>
+    where
+        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
+    {
+        self.answered(api, |api, body, _| make(api, body), |_, _, made| made).await
+    }
+
     /// What `make` answers, or what it answered before. What it makes is kept by `keep`.
     async fn answered<F, K>(
         self,
@@ -166,10 +185,20 @@ impl Creation {
         Ok(answer_of(Arc::clone(&api.shared.remembered), key, kept, made).await)
     }
 
+    /// Of all that it asks for. Another query under the same key is another body.
+    fn body_digest(&self) -> Digest {
+        let mut hash = Sha256::new_with_prefix(self.body.as_bytes());
+        if let Some(query) = &self.query {
+            hash.update(b"\0?");
+            hash.update(query);
+        }
+        hash.finalize().into()
+    }
+
     /// What is remembered of this request.
     fn kept(&self, key: Digest, api: &ApiState) -> Result<(Arc<RememberedRequest>, IdempotencyKey), Problem> {
         let now = api.engine().clock().now();
-        let kept = api.shared.remembered.keep(key, Sha256::digest(self.body.as_bytes()).into(), now)?;
+        let kept = api.shared.remembered.keep(key, self.body_digest(), now)?;
         let idempotency =
             IdempotencyKey { key: AnswerKey::of_digest(&key), body: AnswerKey::of_digest(&kept.body).0 };
         Ok((kept, idempotency))
@@ -182,7 +211,7 @@ impl Creation {
     pub(crate) fn kept_with_jobs(self) -> Result<KeptWithJobs, Problem> {
         let idempotency = self.key.map(|key| IdempotencyKey {
             key: AnswerKey::of_digest(&key),
-            body: AnswerKey::of_digest(&Sha256::digest(self.body.as_bytes()).into()).0,
+            body: AnswerKey::of_digest(&self.body_digest()).0,
         });
         let source = self.source.map(|source| AnswerKey::of_digest(&source));
         if source.is_some() && idempotency.is_none() {

@@ -189,7 +189,7 @@ mod tests {
     use net::shares::SenderKey;
 
     use super::*;
-    use crate::cursor::DeadKey;
+    use crate::cursor::NumberKey;
     use crate::row::Cells;
 
     /// Numbers, of which every 500th is meant, read a few at a time as what is large is.
@@ -210,13 +210,13 @@ mod tests {
     const STEP: u64 = 500;
 
     impl List for Sparse {
-        type Key = DeadKey;
+        type Key = NumberKey;
         type Found = u64;
         type Shown<'a> = Number;
 
         const READ_MAX: usize = 2;
 
-        fn look(&self, after: Option<&DeadKey>, limit: usize, cost_max: usize) -> PageOfList<Self> {
+        fn look(&self, after: Option<&NumberKey>, limit: usize, cost_max: usize) -> PageOfList<Self> {
             let mut page = BoundedPage::default();
             let from = after.map_or(0, |after| after.0 + 1);
             for number in from..NUMBERS {
@@ -224,7 +224,7 @@ mod tests {
                     break;
                 }
                 if page.cost == cost_max {
-                    page.next = Some(DeadKey(number - 1));
+                    page.next = Some(NumberKey(number - 1));
                     break;
                 }
                 page.cost += 1;
@@ -234,8 +234,8 @@ mod tests {
             Ok(BoundedPage { looked_at: Some(page.cost as u64), ..page })
         }
 
-        fn key(number: &u64) -> DeadKey {
-            DeadKey(*number)
+        fn key(number: &u64) -> NumberKey {
+            NumberKey(*number)
         }
 
         fn show(number: &u64) -> Number {
@@ -266,7 +266,7 @@ mod tests {
             let items = answer["items"].as_array().expect("items").iter();
             found.extend(items.map(|item| item.as_u64().expect("a number")));
             let Some(text) = answer["next_cursor"].as_str() else { break };
-            after = Some(cursor::read::<DeadKey>(0, text).expect("its own"));
+            after = Some(cursor::read::<NumberKey>(0, text).expect("its own"));
         }
         assert_eq!(found, (0..NUMBERS).step_by(STEP as usize).collect::<Vec<_>>());
     }

@@ -31,6 +31,9 @@ pub(crate) struct ClientInPath(pub ClientId);
 #[derive(Debug)]
 pub(crate) struct PortalInPath(pub ClientId, pub Incarnation);
 
+/// Where devices are imported, and where the device is whose id is that word.
+pub(crate) const IMPORT_PATH: &str = "/v1/devices/import";
+
 /// `/v1/devices/{id}`
 #[derive(Debug)]
 pub(crate) struct DeviceInPath(pub DeviceId);
@@ -92,7 +95,6 @@ use from_path;
 from_path! {
     ClientInPath: |id: String| client(&id).map(Self);
     PortalInPath: |(id, portal_id): (String, String)| Ok(Self(client(&id)?, portal(&portal_id)?));
-    DeviceInPath: |id: String| device(&id).map(Self);
     LinkInPath: |(id, client_id): (String, String)| Ok(Self(device(&id)?, client(&client_id)?));
     IdInPath: |id: String| Ok(Self(id));
     RelayInPath: |name: String| Ok(Self(name));
@@ -110,6 +112,23 @@ from_path! {
     QuarantinedInPath: |id: String| {
         EntityId::from_text(QUARANTINE_ID_PREFIX, &id).map(Self).ok_or_else(|| unknown_quarantined(&id))
     };
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for DeviceInPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let id = match id_of_import(parts.uri.path()) {
+            Some(id) => id.to_owned(),
+            None => in_path(parts, state).await?,
+        };
+        Ok(Self(device(&id)?))
+    }
+}
+
+/// The id of a device that no parameter of the path names: that of [`IMPORT_PATH`].
+pub(crate) fn id_of_import(path: &str) -> Option<&'static str> {
+    (path == IMPORT_PATH).then_some("import")
 }
 
 /// A refused report that is not there.

@@ -73,7 +73,7 @@ macro_rules! methods {
             H: Handler<T, ApiState>,
             T: 'static,
         {
-            let handler = QueryCheck::of(handler, &Method::$method, &call);
+            let handler = QueryCheck::of(handler, path, &call);
             let call = if handler.takes_query() { call } else { call.refuses(OF_A_QUERY) };
             let route = on::<QueryCheck<H>, T, ApiState>(MethodFilter::$method, handler);
             self.router = self.router.route(path, route);

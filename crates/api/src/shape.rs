@@ -92,7 +92,7 @@ pub(crate) use new_task::{new_task, new_task_schema};
 pub(crate) use notice::NoticeShape;
 pub(crate) use operation::{DryRunShape, OperationShape};
 pub(crate) use overview::OverviewShape;
-pub(crate) use portal::{NewPortalShape, PORTAL_RIGHTS, PortalsShape, new_portal, new_portal_schema};
+pub(crate) use portal::{NewPortalShape, PORTAL_RIGHTS, PortalShape, new_portal, new_portal_schema};
 pub(crate) use quarantined::QuarantinedShape;
 pub(crate) use queue::{QueueShape, queue_settings, queue_settings_schema};
 pub(crate) use reading::ReadingShape;
@@ -101,7 +101,7 @@ pub(crate) use relay::{
 };
 pub(crate) use rollout::{BulkShape, NewBulkShape, NewRolloutShape, RolloutDeviceShape, RolloutShape};
 pub(crate) use stats::StatsShape;
-pub(crate) use stream::{BlockShape, HandlersShape, StreamShape};
+pub(crate) use stream::{BlockShape, HandlerShape, StreamShape};
 pub(crate) use stream_settings::{stream_settings, stream_settings_schema};
 pub(crate) use subscription::{
     SubscriptionShape, commit_schema, new_subscription, new_subscription_schema, reader_commit,

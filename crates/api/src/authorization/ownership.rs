@@ -10,6 +10,7 @@ use base::{ClientId, DeviceId, EntityId, Problem};
 
 use super::table::Ownership;
 use crate::ApiState;
+use crate::path::id_of_import;
 use crate::routes::stats::{COMMANDS, name_of};
 
 /// What a request is about: the texts in its path and in its query.
@@ -22,7 +23,8 @@ pub(super) struct About {
 impl About {
     /// A path or a query that cannot be read is about nothing.
     pub(super) fn of(uri: &Uri, path: Option<&RawPathParams>) -> Self {
-        let path = path.into_iter().flatten().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let path = path.into_iter().flatten().chain(id_of_import(uri.path()).map(|id| ("id", id)));
+        let path = path.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let query = Query::<Vec<(String, String)>>::try_from_uri(uri);
         Self { path: path.collect(), query: query.map(|Query(query)| query).unwrap_or_default() }
     }

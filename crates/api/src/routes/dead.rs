@@ -15,7 +15,7 @@ use super::Routes;
 use crate::ApiState;
 use crate::answer::Answer;
 use crate::body::Text;
-use crate::cursor::DeadKey;
+use crate::cursor::NumberKey;
 use crate::fields::{count_told, or_nothing, strings};
 use crate::idempotency::Creation;
 use crate::list::{self, List, PageOfList};
@@ -95,11 +95,11 @@ impl DeadLetterList {
 /// Dead letters that are meant, `limit` at most, of as many as cost `cost_max` to look at: a large
 /// payload costs as much as many small ones.
 fn searched(
-    mut after: Option<DeadKey>,
+    mut after: Option<NumberKey>,
     (limit, cost_max): (usize, usize),
-    read: impl Fn(Option<&DeadKey>, usize) -> Result<Vec<DeadView>, Problem>,
+    read: impl Fn(Option<&NumberKey>, usize) -> Result<Vec<DeadView>, Problem>,
     is_meant: impl Fn(&DeadView) -> bool,
-) -> Result<BoundedPage<DeadView, DeadKey>, Problem> {
+) -> Result<BoundedPage<DeadView, NumberKey>, Problem> {
     let mut page = BoundedPage { looked_at: Some(0), ..BoundedPage::default() };
     let mut heaviest = 1;
     while page.cost < cost_max {
@@ -126,20 +126,20 @@ fn searched(
 }
 
 impl DeadLetterList {
-    fn letters(&self, after: Option<&DeadKey>, limit: usize) -> Result<Vec<DeadView>, Problem> {
+    fn letters(&self, after: Option<&NumberKey>, limit: usize) -> Result<Vec<DeadView>, Problem> {
         self.executor.block_on(self.queues.dead(&self.queue, after.map(|after| after.0), limit))
     }
 }
 
 impl List for DeadLetterList {
-    type Key = DeadKey;
+    type Key = NumberKey;
     type Found = DeadView;
     type Shown<'a> = DeadShape<'a>;
 
     const READ_MAX: usize = 32;
     const ITEM_BYTES_MAX: usize = JOB_PAYLOAD_BYTES_MAX;
 
-    fn look(&self, after: Option<&DeadKey>, limit: usize, cost_max: usize) -> PageOfList<Self> {
+    fn look(&self, after: Option<&NumberKey>, limit: usize, cost_max: usize) -> PageOfList<Self> {
         if self.error.is_none() && self.payload.is_none() {
             return self.letters(after, limit).map(BoundedPage::indexed);
         }
@@ -158,8 +158,8 @@ impl List for DeadLetterList {
         }
     }
 
-    fn key(view: &DeadView) -> DeadKey {
-        DeadKey(view.dead.number)
+    fn key(view: &DeadView) -> NumberKey {
+        NumberKey(view.dead.number)
     }
 
     fn show(view: &DeadView) -> DeadShape<'_> {
@@ -242,7 +242,7 @@ mod tests {
         let (mut found, mut pages, mut after) = (Vec::new(), Vec::new(), None);
         loop {
             let read = std::cell::Cell::new(0);
-            let letters = |after: Option<&DeadKey>, rows: usize| {
+            let letters = |after: Option<&NumberKey>, rows: usize| {
                 let from = after.map_or(0, |after| after.0 + 1);
                 let letters: Vec<_> = (from..count).take(rows).map(|number| letter(number, bytes)).collect();
                 read.set(read.get() + letters.len());
@@ -253,7 +253,7 @@ mod tests {
             pages.push((read.get(), page.cost));
             let is_full = page.found.len() == limit;
             found.extend(page.found.iter().map(|letter| letter.dead.number));
-            after = page.next.or_else(|| found.last().copied().map(DeadKey).filter(|_| is_full));
+            after = page.next.or_else(|| found.last().copied().map(NumberKey).filter(|_| is_full));
             if after.is_none() {
                 return (found, pages);
             }

@@ -19,7 +19,7 @@ use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_CREATION, OF_A_DEVICE, OF_A_PATCH, OF_A_READ, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::params::Params;
-use crate::path::{DeviceInPath, unknown_device};
+use crate::path::{DeviceInPath, IMPORT_PATH, unknown_device};
 use crate::shape::{self, DeviceShape};
 
 pub(super) fn routes() -> Routes {
@@ -41,6 +41,16 @@ pub(super) fn routes() -> Routes {
         .selection()
         .labels()
         .lists::<DeviceShape<'_>>();
+    let mut routes = Routes::default().get("/v1/devices", list, listed).post("/v1/devices", create, created);
+    // A device may be called as the route for imports is.
+    for path in ["/v1/devices/{id}", IMPORT_PATH] {
+        let [shown, changed, removed] = of_one();
+        routes = routes.get(path, show, shown).patch(path, change, changed).delete(path, remove, removed);
+    }
+    routes
+}
+
+fn of_one() -> [Call; 3] {
     let shown = Call::new("A device with its state")
         .gives::<DeviceShape<'_>>(200, "the device")
         .tagged()
@@ -58,12 +68,7 @@ pub(super) fn routes() -> Routes {
         .only_if()
         .gives_nothing(204, "it is gone")
         .refuses(&[UNKNOWN_DEVICE]);
-    Routes::default()
-        .get("/v1/devices", list, listed)
-        .post("/v1/devices", create, created)
-        .get("/v1/devices/{id}", show, shown)
-        .patch("/v1/devices/{id}", change, changed)
-        .delete("/v1/devices/{id}", remove, removed)
+    [shown, changed, removed]
 }
 
 async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {

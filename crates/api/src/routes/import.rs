@@ -9,6 +9,7 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::import::take;
 use crate::openapi::Call;
+use crate::path::IMPORT_PATH;
 use crate::shape::{self, ImportedShape};
 
 pub(super) fn routes() -> Routes {
@@ -16,7 +17,7 @@ pub(super) fn routes() -> Routes {
         .takes_lines(&shape::import_device_schema())
         .gives::<ImportedShape>(200, "what became of the lines; all that was taken is durable")
         .refuses(&[(400, "unreadable"), (408, "body_too_slow")]);
-    Routes::default().post("/v1/devices/import", import, call)
+    Routes::default().post(IMPORT_PATH, import, call)
 }
 
 /// What the body is said to be does not matter: it is read as NDJSON.

@@ -1,11 +1,10 @@
 //! Queries of calls that take none are refused: no call that changes or deletes something takes an
-//! unknown filter for "all of them".
+//! unknown filter for "all of them". Whoever asks for health or metrics may ask as it likes.
 
 use std::future::{Ready, ready};
 
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::Either;
 use net::problem::Refused;
@@ -22,10 +21,9 @@ pub(super) struct QueryCheck<H> {
 }
 
 impl<H> QueryCheck<H> {
-    /// The handler of a call: one that reads says itself what it knows, as does one that is
-    /// described with parameters.
-    pub(super) fn of(handler: H, method: &Method, call: &Call) -> Self {
-        Self { handler, takes_query: *method == Method::GET || call.takes_query() }
+    /// The handler of a call: one that is described with parameters says itself what it knows.
+    pub(super) fn of(handler: H, path: &str, call: &Call) -> Self {
+        Self { handler, takes_query: call.takes_query() || !path.starts_with("/v1/") }
     }
 
     /// Whether a query is left to the handler.

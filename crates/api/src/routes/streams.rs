@@ -9,7 +9,7 @@ use axum::response::Response;
 use base::Problem;
 use engine::Streams;
 use engine::queries::BoundedPage;
-use engine::streams::{BlockStatus, StreamList, StreamName, StreamStatus};
+use engine::streams::{BlockStatus, HandlerStatus, StreamList, StreamName, StreamStatus};
 use net::problem::Refused;
 
 use super::Routes;
@@ -17,13 +17,13 @@ use crate::ApiState;
 use crate::answer::Answer;
 use crate::authorization::VisibleStreams;
 use crate::body::Text;
-use crate::cursor::{BlockKey, StreamKey};
+use crate::cursor::{NumberKey, StreamKey};
 use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_READ, OF_A_STREAM, UNKNOWN_STREAM};
 use crate::openapi::{Call, words};
 use crate::params::Params;
 use crate::path::StreamInPath;
-use crate::shape::{self, BlockShape, HandlersShape, StreamShape};
+use crate::shape::{self, BlockShape, HandlerShape, StreamShape};
 
 const STREAM: &str = "/v1/streams/{ns}/{stream}";
 
@@ -54,8 +54,7 @@ pub(super) fn routes() -> Routes {
     let blocks =
         of_one("The blocks of a stream, oldest first").lists::<BlockShape<'_>>().refuses(&[UNKNOWN_STREAM]);
     let handlers = of_one("What the server does with the blocks of a stream by itself")
-        .gives::<HandlersShape<'_>>(200, "all of it")
-        .refuses(OF_A_READ)
+        .lists::<HandlerShape<'_>>()
         .refuses(&[UNKNOWN_STREAM]);
     Routes::default()
         .get("/v1/streams", list, listed)
@@ -170,18 +169,18 @@ struct StreamBlocks {
 }
 
 impl List for StreamBlocks {
-    type Key = BlockKey;
+    type Key = NumberKey;
     type Found = BlockStatus;
     type Shown<'a> = BlockShape<'a>;
 
-    fn look(&self, after: Option<&BlockKey>, limit: usize, _: usize) -> PageOfList<Self> {
+    fn look(&self, after: Option<&NumberKey>, limit: usize, _: usize) -> PageOfList<Self> {
         self.streams
-            .blocks(&self.stream, after.map(|BlockKey(first)| *first), limit)
+            .blocks(&self.stream, after.map(|NumberKey(first)| *first), limit)
             .map(BoundedPage::indexed)
     }
 
-    fn key(block: &BlockStatus) -> BlockKey {
-        BlockKey(block.first_id)
+    fn key(block: &BlockStatus) -> NumberKey {
+        NumberKey(block.first_id)
     }
 
     fn show(block: &BlockStatus) -> BlockShape<'_> {
@@ -198,11 +197,37 @@ async fn list_blocks(
     list::answer(&api, page, StreamBlocks { streams: api.streams(), stream }).await
 }
 
+/// The handlers of a stream, in their order.
+struct Handlers {
+    streams: Streams,
+    stream: StreamName,
+}
+
+impl List for Handlers {
+    type Key = NumberKey;
+    type Found = (u64, HandlerStatus);
+    type Shown<'a> = HandlerShape<'a>;
+
+    fn look(&self, after: Option<&NumberKey>, limit: usize, _: usize) -> PageOfList<Self> {
+        let from = after.map_or(0, |NumberKey(place)| place.saturating_add(1));
+        let all = (0..).zip(self.streams.handlers(&self.stream)?);
+        Ok(BoundedPage::indexed(all.filter(|(place, _)| *place >= from).take(limit).collect()))
+    }
+
+    fn key((place, _): &Self::Found) -> NumberKey {
+        NumberKey(*place)
+    }
+
+    fn show((_, handler): &Self::Found) -> HandlerShape<'_> {
+        handler.into()
+    }
+}
+
 async fn list_handlers(
     State(api): State<ApiState>,
     StreamInPath(stream): StreamInPath,
-) -> Result<Answer, Refused> {
-    let streams = api.streams();
-    let handlers = api.shared.lookups.run(move || streams.handlers(&stream)).await?;
-    Ok(Answer::ok(&HandlersShape::from(&*handlers)))
+    params: Params,
+) -> Result<Response, Refused> {
+    let page = params.page()?;
+    list::answer(&api, page, Handlers { streams: api.streams(), stream }).await
 }

@@ -12,6 +12,7 @@ use super::text::Time;
 use crate::fields::{Fields, duration, strings};
 use crate::openapi::words;
 use crate::path::PORTAL_ID_PREFIX;
+use crate::row::{Cells, Row};
 
 /// Where the console shows the portal whose token follows.
 const PAGE: &str = "/console/portal#";
@@ -52,16 +53,6 @@ pub(crate) struct NewPortalShape {
     token: String,
 }
 
-/// All portals of a client.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Portals)]
-pub(crate) struct PortalsShape {
-    items: Vec<PortalShape>,
-    /// There is one page.
-    #[schema(required)]
-    next_cursor: Option<String>,
-}
-
 impl From<&PortalToken> for PortalShape {
     fn from(token: &PortalToken) -> Self {
         Self {
@@ -81,10 +72,12 @@ impl NewPortalShape {
     }
 }
 
-impl PortalsShape {
-    /// These, the oldest first.
-    pub(crate) fn of<'a>(portals: impl Iterator<Item = &'a PortalToken>) -> Self {
-        Self { items: portals.map(PortalShape::from).collect(), next_cursor: None }
+impl Row for PortalShape {
+    const COLUMNS: &'static [&'static str] = &["id", "may", "created_at", "expires_at", "by"];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(&self.id).text(&self.may.join(" ")).shown(self.created_at).shown(self.expires_at);
+        cells.shown_or_empty(self.by.as_deref());
     }
 }
 

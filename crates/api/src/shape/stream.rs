@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use engine::streams::{BlockStatus, HandlerStatus, StreamStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa::openapi::Schema;
 
 use super::stream_settings::StreamSettingsShape;
 use super::text::Time;
@@ -139,20 +138,6 @@ impl Row for BlockShape<'_> {
     }
 }
 
-/// The handlers of a stream.
-#[derive(Serialize, ToSchema)]
-#[schema(as = StreamHandlers)]
-pub(crate) struct HandlersShape<'a> {
-    items: Vec<HandlerShape<'a>>,
-    /// Always null: all of them are here.
-    #[schema(schema_with = nothing, required)]
-    next_cursor: Option<String>,
-}
-
-fn nothing() -> Schema {
-    words::or_null(words::cursor())
-}
-
 /// What the server does with the blocks of a stream by itself. Counted since it started.
 #[derive(Serialize, ToSchema)]
 #[schema(as = StreamHandler)]
@@ -173,9 +158,9 @@ pub(crate) struct HandlerShape<'a> {
     error: Option<&'a str>,
 }
 
-impl<'a> From<&'a [HandlerStatus]> for HandlersShape<'a> {
-    fn from(handlers: &'a [HandlerStatus]) -> Self {
-        let handler = |handler: &'a HandlerStatus| HandlerShape {
+impl<'a> From<&'a HandlerStatus> for HandlerShape<'a> {
+    fn from(handler: &'a HandlerStatus) -> Self {
+        Self {
             handler: handler.handler.as_str(),
             name: handler.name.as_deref(),
             state: handler.state.as_str(),
@@ -183,7 +168,17 @@ impl<'a> From<&'a [HandlerStatus]> for HandlersShape<'a> {
             blocks: handler.blocks,
             bytes: handler.bytes,
             error: handler.error.as_deref(),
-        };
-        Self { items: handlers.iter().map(handler).collect(), next_cursor: None }
+        }
+    }
+}
+
+impl Row for HandlerShape<'_> {
+    const COLUMNS: &'static [&'static str] =
+        &["handler", "name", "state", "last_run_at", "blocks", "bytes", "error"];
+
+    fn write(&self, cells: &mut Cells<'_>) {
+        cells.text(self.handler).shown_or_empty(self.name).text(self.state);
+        cells.shown_or_empty(self.last_run_at).shown(self.blocks).shown(self.bytes);
+        cells.shown_or_empty(self.error);
     }
 }
