@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ::campaigns::slots::SLOTS_OF_PERIOD;
-use ::campaigns::{PhaseWheel, SlotPlan, SlotStep, TokenUse};
+use ::campaigns::{PhaseWheel, Slot, SlotPlan, SlotStep, TokenUse};
 use base::{Incarnation, Problem, Timestamp};
 use records::{CampaignPace, CampaignRecord, CampaignState, DevicePlace, MissedSlots, Op, PickTerms};
 
@@ -45,6 +45,9 @@ pub(super) struct ActiveCampaign {
     panel: Vec<DevicePlace>,
     /// When its next slot is due, or is to be looked for.
     due: Option<Timestamp>,
+    /// When the latest of its slots was due that was begun or skipped. A slot of another pace may
+    /// lie at the same time.
+    latest: Option<Timestamp>,
 }
 
 impl ActiveCampaign {
@@ -74,7 +77,7 @@ impl CampaignTable {
     /// A campaign comes to those that there are; its next slot is looked for.
     pub(super) fn add(
         &mut self,
-        (campaign, state): (CampaignRecord, CampaignState),
+        (campaign, state, latest): (CampaignRecord, CampaignState, Option<Timestamp>),
         terms: Arc<PickTerms>,
         panel: Vec<DevicePlace>,
     ) {
@@ -83,7 +86,8 @@ impl CampaignTable {
         self.ids.insert(campaign.id.clone(), incarnation);
         self.owned.add(terms.token.as_deref(), 1);
         let name = Arc::from(&*campaign.id);
-        let active = ActiveCampaign { campaign: Arc::new(campaign), name, terms, state, panel, due: None };
+        let active =
+            ActiveCampaign { campaign: Arc::new(campaign), name, terms, state, panel, due: None, latest };
         self.campaigns.insert(incarnation, active);
         self.put_off(incarnation, Timestamp(i64::MIN));
     }
@@ -170,9 +174,10 @@ impl CampaignTable {
     }
 
     /// A campaign has begun or skipped this slot.
-    pub(super) fn passed(&mut self, campaign: Incarnation, slot: u64, step: &mut CampaignsStep<'_>) {
+    pub(super) fn passed(&mut self, campaign: Incarnation, slot: Slot, step: &mut CampaignsStep<'_>) {
         if let Some(active) = self.campaigns.get_mut(&campaign) {
-            active.state.passed = Some(slot);
+            active.state.passed = Some(slot.number);
+            active.latest = active.latest.max(Some(slot.due_at));
             step.push(Op::PutCampaignState(Box::new(active.state.clone())));
         }
     }

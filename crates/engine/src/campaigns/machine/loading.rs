@@ -129,7 +129,9 @@ impl CampaignMachine {
                 if let Some(slot) = state.panel.filter(|_| campaign.is_panel) {
                     view.each_pick(slot, terms.count as usize, &mut |pick| panel.push(pick.place))?;
                 }
-                self.campaigns.add((campaign, state), terms, panel);
+                let slots = view.slots(campaign.incarnation, (Timestamp(0), Timestamp::MAX), None, 1)?;
+                let latest = slots.first().and_then(|(task, _)| Some(task.slot?.due_at));
+                self.campaigns.add((campaign, state, latest), terms, panel);
             }
         }
     }

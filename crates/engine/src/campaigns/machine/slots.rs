@@ -52,7 +52,7 @@ impl CampaignMachine {
         } else {
             self.skip(campaign, slot, step);
         }
-        self.campaigns.passed(campaign, slot.number, step);
+        self.campaigns.passed(campaign, slot, step);
         Some(step.wall)
     }
 

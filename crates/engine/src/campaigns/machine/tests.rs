@@ -88,6 +88,8 @@ struct Bench {
     store: MemoryStore,
     fleet: Arc<BenchFleet>,
     now: Timestamp,
+    /// By how much the wall clock was set back.
+    set_back: Duration,
     /// When the process began.
     began: Timestamp,
     /// Orders that nobody has carried yet.
@@ -114,6 +116,7 @@ impl Bench {
             store: MemoryStore::new(Lineage(1), 1),
             fleet,
             now: NOW,
+            set_back: Duration::ZERO,
             began: NOW,
             orders: Vec::new(),
             searches: None,
@@ -133,11 +136,15 @@ impl Bench {
     /// The same process, whose machine is loaded again.
     fn load_again(&mut self) {
         self.orders.clear();
-        let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
+        let moment = self.moment();
         let fleet = Arc::clone(&self.fleet) as Arc<dyn FleetView>;
         let moments = (self.began, moment);
         self.machine =
             Some(CampaignMachine::load(&self.store, &self.settings, fleet, moments).expect("readable"));
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { now: self.now, stamp: self.now, wall: self.now.before(self.set_back) }
     }
 
     fn machine(&self) -> &CampaignMachine {
@@ -146,7 +153,7 @@ impl Bench {
 
     /// One step, durable at once; whether there is more to do.
     fn one_step(&mut self, inputs: Vec<CampaignsInput>) -> bool {
-        let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
+        let moment = self.moment();
         let fetch = FromStore::new(&self.store, PartitionId::CAMPAIGNS);
         let machine = self.machine.as_mut().expect("it was loaded");
         let mut inputs = inputs.into_iter();

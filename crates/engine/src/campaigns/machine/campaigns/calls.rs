@@ -84,7 +84,7 @@ impl CampaignMachine {
         let state = CampaignState { id, is_paused: false, passed, panel: None };
         step.push(Op::PutCampaign(Box::new(campaign.clone())));
         step.push(Op::PutCampaignState(Box::new(state.clone())));
-        self.campaigns.add((campaign, state), terms, Vec::new());
+        self.campaigns.add((campaign, state, None), terms, Vec::new());
         let made = self.campaigns.get(incarnation).map(super::ActiveCampaign::tracked);
         made.map(|made| (made, true)).ok_or_else(|| unknown_campaign(""))
     }
@@ -162,8 +162,8 @@ impl CampaignMachine {
         if is_moved {
             // Slots are counted otherwise from now on. The wall clock may have been set back:
             // what was passed before stays so.
-            let latest = active.state.passed.map(|passed| old_plan.slot(passed).due_at);
-            let passed_until = latest.map_or(step.wall, |latest| latest.max(step.wall));
+            let passed = active.state.passed.map(|passed| old_plan.slot(passed).due_at);
+            let passed_until = passed.into_iter().chain(active.latest).fold(step.wall, Timestamp::max);
             active.state.passed = active.plan().newest_due(passed_until);
         }
         if !active.campaign.is_panel {

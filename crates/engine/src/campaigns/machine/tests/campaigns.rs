@@ -203,6 +203,25 @@ fn slots_that_were_due_before_a_pause_or_a_change_are_begun_as_they_were() {
 }
 
 #[test]
+fn slots_that_were_begun_stay_so_over_two_changes_of_the_pace_and_of_the_wall_clock() {
+    let mut bench = Bench::of(30);
+    let campaign = bench.campaign(every_minute(5));
+    bench.pass_answering(5 * MINUTE);
+    let pace = |pace| CampaignPatch { pace: Some(pace), ..CampaignPatch::default() };
+    bench.patch(pace(CampaignPace::Every(3_600_000))).expect("changed");
+    bench.set_back = 3 * MINUTE;
+    for is_loaded_again in [false, true] {
+        if is_loaded_again {
+            bench.load();
+        }
+        bench.patch(pace(CampaignPace::Every(60_000))).expect("changed");
+        bench.pass_answering(MINUTE);
+        assert_eq!(bench.slots(&campaign).len(), 5, "the wall clock is not there yet");
+        bench.patch(pace(CampaignPace::Every(3_600_000))).expect("changed");
+    }
+}
+
+#[test]
 fn slots_of_a_token_that_is_gone_are_listed_and_pick_nobody() {
     let mut settings = Settings::for_tests();
     settings.campaigns.token_picks_per_hour.insert("ops".into(), None);
