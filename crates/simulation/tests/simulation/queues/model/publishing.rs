@@ -27,7 +27,7 @@ impl Partition {
             self.counts.answered_again += 1;
             return Ok(answer);
         }
-        if let Err(refused) = self.check_new(name, jobs) {
+        if let Err(refused) = self.check_new(name, jobs, evidence) {
             return Ok(Err(refused));
         }
         let mut published = Vec::new();
@@ -44,7 +44,12 @@ impl Partition {
         self.kept.get(&idempotency.key).filter(|kept| kept.at.0 + ANSWERS_KEPT_MS > self.now.0).cloned()
     }
 
-    fn check_new(&mut self, name: &QueueName, jobs: &[NewJob]) -> Result<(), &'static str> {
+    fn check_new(
+        &mut self,
+        name: &QueueName,
+        jobs: &[NewJob],
+        evidence: &Evidence,
+    ) -> Result<(), &'static str> {
         let alias = |job: &NewJob| job.alias.as_ref().map(ToString::to_string);
         for (place, job) in jobs.iter().enumerate() {
             if alias(job).is_some() && jobs[..place].iter().any(|other| alias(other) == alias(job)) {
@@ -52,11 +57,15 @@ impl Partition {
             }
         }
         jobs.iter().filter_map(|job| job.alias.as_deref()).for_each(|alias| self.settle_alias(name, alias));
+        // A parked job that has expired counts until it is read.
+        let counted_yet = if self.is_parking { self.expired_in_step } else { 0 };
         let queue = self.queue(name);
         let most = queue.settings.jobs_max.unwrap_or(u64::MAX);
         let holder = |job: &NewJob| queue.holder_of(job.alias.as_deref()?);
         let added = jobs.iter().filter(|job| holder(job).is_none()).count();
-        if added > 0 && (queue.jobs.len() + added) as u64 > most {
+        let all = (queue.jobs.len() + added) as u64;
+        let is_stored = || jobs.iter().any(|job| evidence.id_of(&job.payload, |_| true).is_some());
+        if added > 0 && (all > most || (all + counted_yet > most && !is_stored())) {
             return Err("queue_full");
         }
         for job in jobs {
