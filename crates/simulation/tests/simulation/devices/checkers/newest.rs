@@ -19,13 +19,14 @@ pub(crate) fn check(partition: &Partition, registry: &Registry, receivers: &Rece
         for client in &device.links {
             let enabled =
                 registry.clients.values().any(|known| known.incarnation == *client && known.enabled);
-            let newest = partition
-                .deliveries
-                .iter()
-                .rev()
-                .find(|delivery| delivery.slot == device.slot && delivery.client == *client);
-            let Some(newest) = newest.filter(|_| enabled) else { continue };
-            if newest.status == DeliveryStatus::Cancelled {
+            let mut known = partition.deliveries.iter().enumerate().rev();
+            let newest =
+                known.find(|(_, delivery)| delivery.slot == device.slot && delivery.client == *client);
+            let Some((place, newest)) = newest.filter(|_| enabled) else { continue };
+            // What a link had left goes with it, and another link has nothing to be told again.
+            let failed = device.pairs.get(client).and_then(|pair| pair.failed);
+            let is_forgotten = newest.status == DeliveryStatus::Failed && failed != Some(place);
+            if newest.status == DeliveryStatus::Cancelled || is_forgotten {
                 continue;
             }
             let last = receivers.receipts(*client, &device.id).iter().rev().find(|receipt| receipt.accepted);
