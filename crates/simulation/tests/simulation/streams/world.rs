@@ -121,10 +121,10 @@ struct Server {
     done: Option<DoneWork>,
     /// Something that it did failed: files may be left until the next start.
     has_failed: bool,
-    /// In which life of the partition the ledger was looked through.
-    life: Option<u32>,
-    /// How often the partition was loaded, and up to which time positions were looked through.
+    /// How often the partition was loaded, up to which time the ledger was looked through, and up to
+    /// which positions were.
     loads: Arc<AtomicU64>,
+    loads_noticed: u64,
     loads_seen: u64,
 }
 
@@ -269,6 +269,7 @@ impl World {
         let Some(stepped) = server.streams.step(count, &self.machine) else {
             return self.take_answers();
         };
+        self.notice_load()?;
         let taken = self.stepped(stepped.inputs, stepped.batch.as_ref())?;
         if let Some(batch) = &stepped.batch {
             self.model.present.made(batch, &self.ledger, self.was_nearly_full)?;
@@ -366,12 +367,11 @@ impl World {
 
     /// The partition lost its memory, or began: what was answered and is not there is lost.
     fn notice_load(&mut self) -> Checked {
-        let life = self.partition_port().and_then(AnyPort::life);
-        let Some(server) = self.server.as_mut().filter(|server| life.is_some() && server.life != life) else {
-            return Ok(());
-        };
-        server.life = life;
-        self.counts.lost += self.ledger.loaded(&self.model.present)?;
+        let Some(server) = self.server.as_mut() else { return Ok(()) };
+        let loads = server.loads.load(Ordering::Relaxed);
+        if std::mem::replace(&mut server.loads_noticed, loads) != loads {
+            self.counts.lost += self.ledger.loaded(&self.model.present)?;
+        }
         Ok(())
     }
 

@@ -137,8 +137,8 @@ impl Workload for World {
             has_swept: false,
             done: None,
             has_failed: false,
-            life: None,
             loads,
+            loads_noticed: 0,
             loads_seen: 0,
         });
         Ok(())
