@@ -39,7 +39,8 @@ pub use crate::device_orders::{OrderKind, OrderMessages};
 pub use changes::RolloutChanges;
 pub use check::{DEVICES_MAX, check_rollout_id, named_devices, share_ppm};
 pub use links::{
-    CommandAt, CommandMove, DeviceLook, FoundDevice, OrderOutcome, OrderReport, RolloutOrder, Search,
+    CommandAt, CommandMove, DeviceLook, DeviceNow, FoundDevice, OrderOutcome, OrderReport, RolloutOrder,
+    Search,
 };
 pub(crate) use table::{RolloutEffect, RolloutTable};
 pub use tracked::{RolloutStatus, TrackedRollout};
@@ -178,8 +179,8 @@ pub enum RolloutUpdate {
     Found(base::Incarnation, records::RolloutCursor, Vec<FoundDevice>, Option<records::RolloutCursor>),
     /// The stored selector of a rollout cannot be read: no device is known to be meant.
     Unreadable(base::Incarnation),
-    /// Devices that belong to a rollout, whether they did before or not.
-    Joined(base::Incarnation, Vec<FoundDevice>),
+    /// Devices that changed, or that a rollout may mean since.
+    LookedUp(base::Incarnation, Vec<(DeviceId, DeviceNow)>),
     /// Devices of a rollout that can be reached; the search goes on behind this one.
     Candidates(base::Incarnation, Vec<records::MemberPlace>, Option<records::MemberPlace>),
     /// The rank of the last device of a stage.

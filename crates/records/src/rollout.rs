@@ -167,7 +167,7 @@ pub struct RolloutState {
     pub boundary: Option<u64>,
     /// Commands of the stage that went out and have ended, answered or not.
     pub stage_ended: u64,
-    /// When the last of them ended.
+    /// When the last of them ended; before that, when the stage began. `None` in the first stage.
     pub last_ended_at: Option<Timestamp>,
     /// Somebody approved of what comes behind the stage.
     pub approved: bool,
@@ -179,7 +179,8 @@ pub struct RolloutState {
     pub failed: u64,
     /// What it waits for while nothing is handed out.
     pub waits_for: RolloutWait,
-    /// When every device had had its turn, for those that could be reached.
+    /// When every device had had its turn, for those that could be reached. In a stage that waits
+    /// for absent devices alone, when all others of the stage had.
     pub passed_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,

@@ -26,7 +26,7 @@ use records::{
     MemberStatus, Rollout, RolloutCounts, RolloutCursor, RolloutStanding, RolloutState, RolloutWait,
 };
 
-pub use stage::{StageEnd, stage_devices};
+pub use stage::{StageBacklog, StageEnd, stage_devices};
 
 /// Members of a rollout: each is a row, and of a bulk assignment there is one for each device and
 /// entry.
@@ -220,20 +220,20 @@ pub fn approve(rollout: &Rollout, state: &mut RolloutState) -> Result<(), CallRe
     Ok(())
 }
 
-/// Whether, and when, the present stage ends. `is_idle` says that none of its devices can be handed
-/// a command now, but for want of a window.
+/// Whether, and when, the present stage ends.
 #[must_use]
-pub fn stage_end(rollout: &Rollout, state: &RolloutState, is_idle: bool, now: Timestamp) -> StageEnd {
-    stage::end(rollout, state, is_idle, now)
+pub fn stage_end(rollout: &Rollout, state: &RolloutState, backlog: StageBacklog, now: Timestamp) -> StageEnd {
+    stage::end(rollout, state, backlog, now)
 }
 
-/// The next stage begins.
-pub fn next_stage(state: &mut RolloutState) {
+/// The next stage begins. It soaks from now on if none of its commands goes out.
+pub fn next_stage(state: &mut RolloutState, now: Timestamp) {
     state.stage += 1;
     state.boundary = None;
     state.stage_ended = 0;
-    state.last_ended_at = None;
+    state.last_ended_at = Some(now);
     state.approved = false;
+    state.passed_at = None;
 }
 
 /// Whether a device of this rank may have its turn in the present stage.

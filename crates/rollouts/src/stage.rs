@@ -22,6 +22,17 @@ pub enum StageEnd {
     Now,
 }
 
+/// The devices of a stage, and of those before, that wait for their turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StageBacklog {
+    /// Some may have their turns now, or are being looked for.
+    Due,
+    /// Some wait. None of them can be handed a command now, but for want of a window.
+    Absent,
+    /// None waits.
+    Empty,
+}
+
 /// How many devices a stage has, together with those of the stages before: at least one.
 #[must_use]
 pub fn stage_devices(stage: &RolloutStage, devices: u64) -> u64 {
@@ -34,18 +45,28 @@ pub(crate) fn is_staged(rollout: &Rollout, state: &RolloutState) -> bool {
     (state.stage as usize) < rollout.stages.len()
 }
 
-/// A stage does not wait for devices that were never reached. It does not end before one of its
-/// published commands has ended: until then it has shown nothing. An approval is a condition beside
-/// these and the soak, whenever it comes; it overrides none of them.
-pub(crate) fn end(rollout: &Rollout, state: &RolloutState, is_idle: bool, now: Timestamp) -> StageEnd {
+/// A stage does not wait for devices that were never reached. While some wait, it does not end before
+/// one of its published commands has ended: until then it has shown nothing. With nobody left to show
+/// anything, it soaks from its beginning. An approval is a condition beside these and the soak,
+/// whenever it comes; it overrides none of them.
+pub(crate) fn end(
+    rollout: &Rollout,
+    state: &RolloutState,
+    backlog: StageBacklog,
+    now: Timestamp,
+) -> StageEnd {
     let Some(stage) = rollout.stages.get(state.stage as usize) else { return StageEnd::None };
-    let has_devices = state.counts.total() > 0;
-    let is_open = !is_idle || in_flight(state) > 0 || (has_devices && state.stage_ended == 0);
+    let is_open = match backlog {
+        StageBacklog::Due => true,
+        StageBacklog::Absent => in_flight(state) > 0 || state.stage_ended == 0,
+        StageBacklog::Empty => in_flight(state) > 0,
+    };
     let nobody_is_left = state.counts.of(MemberStatus::Waiting) == 0 && in_flight(state) == 0;
     if is_open && !nobody_is_left {
         return StageEnd::Open;
     }
-    let soaked = state.last_ended_at.map_or(now, |at| at.after(Duration::from_millis(stage.soak_ms)));
+    let soaks_from = state.last_ended_at.unwrap_or(rollout.created_at);
+    let soaked = soaks_from.after(Duration::from_millis(stage.soak_ms));
     if soaked > now && !nobody_is_left {
         return StageEnd::Soaks(soaked);
     }

@@ -28,6 +28,12 @@ fn end(rollout: &Rollout, state: &mut RolloutState, now: i64, to: M, count: u64)
     (0..count).for_each(|_| moved(rollout, state, Timestamp(now), (M::Scheduled, to), true));
 }
 
+/// Whether a stage ends in which somebody waits: only absent devices, or not.
+fn idle_end(rollout: &Rollout, state: &RolloutState, is_idle: bool, now: i64) -> StageEnd {
+    let backlog = if is_idle { StageBacklog::Absent } else { StageBacklog::Due };
+    stage_end(rollout, state, backlog, Timestamp(now))
+}
+
 #[test]
 fn a_rate_is_spread_evenly_and_a_break_is_not_made_up_for() {
     let rollout = Rollout { rate: Some(60), ..rollout() };
@@ -47,7 +53,7 @@ fn a_stage_ends_after_its_last_answer_and_an_approval() {
     let stage = RolloutStage { share_ppm: 100_000, soak_ms: 1_000, approve: true };
     let rollout = Rollout { stages: vec![stage], ..rollout() };
     let mut state = with_devices(&rollout, 30);
-    let end_at = |state: &RolloutState, idle, now| stage_end(&rollout, state, idle, Timestamp(now));
+    let end_at = |state: &RolloutState, is_idle, now| idle_end(&rollout, state, is_idle, now);
     assert_eq!(
         allowance(&rollout, &state, Timestamp(5)),
         HandOutAllowance::None,
@@ -66,7 +72,7 @@ fn a_stage_ends_after_its_last_answer_and_an_approval() {
     assert_eq!(end_at(&state, true, 1_200), StageEnd::NeedsApproval);
     assert_eq!(approve(&rollout, &mut state), Ok(()));
     assert_eq!(end_at(&state, true, 1_200), StageEnd::Now);
-    next_stage(&mut state);
+    next_stage(&mut state, Timestamp(1_200));
     assert_eq!(end_at(&state, true, 1_200), StageEnd::None);
     assert_eq!(approve(&rollout, &mut state), Err(CallRefused::NothingToApprove));
     assert!(may_have_turn(&rollout, &state, u64::MAX));
@@ -78,7 +84,7 @@ fn an_early_approval_is_noted_and_makes_a_stage_no_shorter() {
     let rollout = Rollout { stages: vec![stage(100_000), stage(500_000)], ..rollout() };
     let mut state = with_devices(&rollout, 30);
     state.boundary = Some(77);
-    let end_at = |state: &RolloutState, idle, now| stage_end(&rollout, state, idle, Timestamp(now));
+    let end_at = |state: &RolloutState, is_idle, now| idle_end(&rollout, state, is_idle, now);
     assert_eq!(approve(&rollout, &mut state), Ok(()));
     assert_eq!(end_at(&state, false, 1), StageEnd::Open, "its devices have not had their turns");
     assert_eq!(end_at(&state, true, 9_000), StageEnd::Open, "nobody was reached");
@@ -90,10 +96,29 @@ fn an_early_approval_is_noted_and_makes_a_stage_no_shorter() {
     assert_eq!(approve(&rollout, &mut state), Ok(()), "once more is the same");
     assert_eq!(end_at(&state, true, 1_199), StageEnd::Soaks(Timestamp(1_200)));
     assert_eq!(end_at(&state, true, 1_200), StageEnd::Now);
-    next_stage(&mut state);
+    next_stage(&mut state, Timestamp(1_200));
     hand_out(&rollout, &mut state, 1_300, 1);
     end(&rollout, &mut state, 1_400, M::Acknowledged, 1);
     assert_eq!(end_at(&state, true, 9_000), StageEnd::NeedsApproval, "it was for the first stage");
+}
+
+#[test]
+fn a_stage_that_has_nobody_left_soaks_from_its_beginning() {
+    let stage = |share_ppm, approve| RolloutStage { share_ppm, soak_ms: 1_000, approve };
+    let stages = vec![stage(10_000, false), stage(100_000, true)];
+    let rollout = Rollout { stages, created_at: Timestamp(50), ..rollout() };
+    let mut state = with_devices(&rollout, 10);
+    let end_at = |state: &RolloutState, now| stage_end(&rollout, state, StageBacklog::Empty, Timestamp(now));
+    hand_out(&rollout, &mut state, 60, 1);
+    assert_eq!(end_at(&state, 9_000), StageEnd::Open, "one is in flight");
+    moved(&rollout, &mut state, Timestamp(70), (M::Scheduled, M::Cancelled), false);
+    assert_eq!(end_at(&state, 70), StageEnd::Soaks(Timestamp(1_050)));
+    assert_eq!(end_at(&state, 1_050), StageEnd::Now);
+    next_stage(&mut state, Timestamp(1_050));
+    assert_eq!(end_at(&state, 1_060), StageEnd::Soaks(Timestamp(2_050)), "it has no device of its own");
+    assert_eq!(end_at(&state, 2_050), StageEnd::NeedsApproval);
+    assert_eq!(approve(&rollout, &mut state), Ok(()));
+    assert_eq!(end_at(&state, 2_050), StageEnd::Now);
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub struct CommandMove {
 pub enum Search {
     /// The devices of a rollout, from here on.
     Devices(Arc<Rollout>, RolloutCursor),
-    /// Which of these devices a rollout means.
+    /// How these devices are now, and which of them a rollout means.
     Among(Arc<Rollout>, Vec<DeviceId>),
     /// Devices that wait and can be reached, behind this one, up to this rank.
     Candidates(Arc<Rollout>, Option<MemberPlace>, Option<u64>),
@@ -254,6 +254,22 @@ impl RolloutLinks {
 
 /// A device that a rollout means, and its time zone.
 pub type FoundDevice = (DeviceId, Option<Box<str>>);
+
+/// A device that was looked up for a rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceNow {
+    /// It is not registered.
+    Gone,
+    /// It is.
+    Registered {
+        /// Its time zone, where it has one.
+        tz: Option<Box<str>>,
+        /// The rollout means it.
+        is_meant: bool,
+        /// It can be reached.
+        can_be_reached: bool,
+    },
+}
 
 #[cfg(test)]
 mod tests {

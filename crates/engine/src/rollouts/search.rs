@@ -7,7 +7,7 @@ use fleet::index::DeviceSet;
 use records::{DevicePlace, DeviceProfile, MemberPlace, MemberStatus, Rollout, RolloutCursor};
 use store::{StoreError, View};
 
-use super::links::{FoundDevice, Search};
+use super::links::{DeviceNow, FoundDevice, Search};
 use super::{NAMED_PER_RECORD, RolloutUpdate, entries, needs_reach, per_members};
 use crate::context::EngineContext;
 use crate::device_orders::partition_of;
@@ -32,8 +32,12 @@ pub(super) fn search(context: &EngineContext, search: Search) -> Result<RolloutU
         },
         Search::Among(rollout, ids) => match selection(&rollout) {
             Some(selection) => {
-                let found = among(context, &selection, &ids)?;
-                Ok(RolloutUpdate::Joined(rollout.incarnation, found))
+                let mut looked_up = Vec::with_capacity(ids.len());
+                for id in ids {
+                    let now = device_now(context, &selection, &id)?;
+                    looked_up.push((id, now));
+                }
+                Ok(RolloutUpdate::LookedUp(rollout.incarnation, looked_up))
             }
             None => Ok(RolloutUpdate::Unreadable(rollout.incarnation)),
         },
@@ -167,10 +171,31 @@ fn among(
     Ok(found)
 }
 
+fn device_now(
+    context: &EngineContext,
+    selection: &Selection,
+    id: &DeviceId,
+) -> Result<DeviceNow, StoreError> {
+    let partition = partition_of(context, id);
+    let Some(profile) = context.kernel.store.view(partition)?.device(id)? else {
+        return Ok(DeviceNow::Gone);
+    };
+    let place = DevicePlace { partition, slot: profile.slot };
+    Ok(DeviceNow::Registered {
+        tz: zone_of(&profile),
+        is_meant: context.devices.fleet.matches(place, selection),
+        can_be_reached: can_be_reached(context, id)?,
+    })
+}
+
 fn found_device(profile: DeviceProfile) -> FoundDevice {
-    let zone = profile.labels.iter().find(|(key, _)| key == ZONE_LABEL);
-    let zone = zone.map(|(_, zone)| zone.as_str().into());
+    let zone = zone_of(&profile);
     (profile.id, zone)
+}
+
+fn zone_of(profile: &DeviceProfile) -> Option<Box<str>> {
+    let zone = profile.labels.iter().find(|(key, _)| key == ZONE_LABEL);
+    zone.map(|(_, zone)| zone.as_str().into())
 }
 
 /// Devices that wait and can be reached, by rank.

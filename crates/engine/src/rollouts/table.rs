@@ -18,6 +18,7 @@ use records::{
     MemberPlace, MemberStatus, NoticeKind, Op, Rollout, RolloutCursor, RolloutMember, RolloutStanding,
     RolloutState,
 };
+use rollouts::StageBacklog;
 use store::{Store, StoreError};
 
 use super::links::{RolloutLinks, RolloutOrder, Search};
@@ -104,6 +105,12 @@ struct ActiveRollout {
     is_stop_told: bool,
     /// The latest batch that wrote it.
     written: u64,
+    /// The latest batch that wrote where one of its devices stands.
+    members_written: u64,
+    /// Which devices wait up to that boundary, as of that batch.
+    backlog: Option<(u64, Option<u64>, StageBacklog)>,
+    /// That is to be read once the latest batch of its devices is durable.
+    is_backlog_unread: bool,
     /// Devices whose turn may come next.
     candidates: VecDeque<MemberPlace>,
     /// The search for more of them.
@@ -173,6 +180,9 @@ impl ActiveRollout {
             is_changed: false,
             is_stop_told,
             written: 0,
+            members_written: 0,
+            backlog: None,
+            is_backlog_unread: false,
             candidates: VecDeque::new(),
             candidate_search: CandidateSearch::Wanted(None),
             is_searching: false,
@@ -321,6 +331,7 @@ impl RolloutTable {
             let due = |scan: &Scan| scan.from_seq <= self.durable;
             let can_order = self.ordered.len() < turns::ORDERS_MAX;
             sweeping.is_some_and(due)
+                || live.is_backlog_unread && live.members_written <= self.durable
                 || (can_order && [live.taking_back.as_ref(), reconciling].into_iter().flatten().any(due))
         };
         let of_live =
@@ -362,6 +373,9 @@ impl RolloutTable {
     fn put_member(&mut self, was: Option<MemberStatus>, member: RolloutMember, step: &mut RegistryStep<'_>) {
         if let Some(was) = was.filter(|was| *was != member.status) {
             step.push(Op::DeleteRolloutMember(Box::new(member.place.clone()), was));
+        }
+        if let Some(live) = self.live.get_mut(&member.place.rollout) {
+            live.members_written = step.seq;
         }
         self.members.put(step.seq, member.place.clone(), Some(member.clone()));
         step.push(Op::PutRolloutMember(Box::new(member)));

@@ -23,6 +23,7 @@ use store::{CommitOutcome, MemoryStore, Planned, Store};
 use crate::whole::settings;
 
 mod lists;
+mod stages;
 mod time;
 
 const PARTITIONS: u16 = 4;

@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
 
 use base::{DeviceId, Incarnation};
-use records::{MemberPlace, MemberStatus};
+use records::{MemberPlace, MemberStatus, Rollout};
 use store::StoreError;
 
 use super::{RolloutEffect, RolloutTable, emit};
@@ -13,6 +14,7 @@ use crate::device_orders::OrderKind;
 use crate::kernel::reply::Reply;
 use crate::registry::RegistryStep;
 use crate::rollouts::links::{DeviceLook, Search};
+use crate::rollouts::needs_reach;
 
 /// Pairs of a device and a rollout that a step looks at. Each may be a row to read.
 const LOOKS_PER_STEP: usize = 2_000;
@@ -73,6 +75,15 @@ impl RolloutTable {
         let place = MemberPlace::of(incarnation, device, 0);
         let member = self.member(&place, step)?;
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
+        let is_looked_up = match &member {
+            // It may be gone, or in another time zone.
+            Some(member) => look == DeviceLook::Changed && has_its_turn_to_come(&live.rollout, member.status),
+            None => live.rollout.include_later,
+        };
+        if is_looked_up {
+            let search = Search::Among(Arc::clone(&live.rollout), vec![device.clone()]);
+            emit(RolloutEffect::Search(search), step);
+        }
         match member {
             Some(member) if look == DeviceLook::Came && member.status == MemberStatus::Waiting => {
                 live.consider(place);
@@ -80,12 +91,7 @@ impl RolloutTable {
             Some(member) if look == DeviceLook::Changed && is_under_way(member.status) => {
                 self.order(&member, OrderKind::Ensure, step);
             }
-            Some(_) => {}
-            None if live.rollout.include_later => {
-                let search = Search::Among(std::sync::Arc::clone(&live.rollout), vec![device.clone()]);
-                emit(RolloutEffect::Search(search), step);
-            }
-            None => {}
+            _ => {}
         }
         Ok(())
     }
@@ -95,13 +101,18 @@ fn is_under_way(status: MemberStatus) -> bool {
     matches!(status, MemberStatus::Scheduled | MemberStatus::Published)
 }
 
+/// Whether a device's command is to go out once the device is there and its window is open.
+fn has_its_turn_to_come(rollout: &Rollout, status: MemberStatus) -> bool {
+    let is_held_by_window = status == MemberStatus::Scheduled && rollout.window.is_some();
+    needs_reach(rollout) && (status == MemberStatus::Waiting || is_held_by_window)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use base::{Lineage, PartitionId, Timestamp};
-    use records::{PartitionHead, Rollout, RolloutWork};
+    use records::{PartitionHead, RolloutWork};
     use store::MemoryStore;
 
     use super::super::ActiveRollout;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::Incarnation;
+use base::{DeviceId, Incarnation};
 use records::{CommandStatus, MemberPlace, MemberStatus, Op, RolloutCursor, RolloutMember};
 use store::StoreError;
 
@@ -11,7 +11,7 @@ use super::{ActiveRollout, CandidateSearch, RolloutEffect, RolloutTable, Scan, e
 use crate::device_orders::OrderKind;
 use crate::kernel::reply::Reply;
 use crate::registry::RegistryStep;
-use crate::rollouts::links::{CommandAt, FoundDevice, OrderOutcome, OrderReport};
+use crate::rollouts::links::{CommandAt, DeviceNow, FoundDevice, OrderOutcome, OrderReport};
 use crate::rollouts::{RolloutUpdate, entries};
 
 /// Devices whose turn may come next, for each rollout.
@@ -45,9 +45,7 @@ impl RolloutTable {
                 self.found(rollout, &cursor, devices, next, step)?;
             }
             RolloutUpdate::Unreadable(rollout) => self.stop(rollout, step),
-            RolloutUpdate::Joined(rollout, devices) => {
-                let _stops_without_room = self.add(rollout, devices, step)?;
-            }
+            RolloutUpdate::LookedUp(rollout, devices) => self.looked_up(rollout, devices, step)?,
             RolloutUpdate::Candidates(rollout, places, after) => self.candidates(rollout, places, after),
             RolloutUpdate::Boundary(rollout, stage, rank) => {
                 if let Some(live) = self.live.get_mut(&rollout) {
@@ -187,6 +185,60 @@ impl RolloutTable {
         };
         self.put_member(None, member, step);
         true
+    }
+
+    /// Devices were looked up: some may be gone or changed, and others may be meant since.
+    fn looked_up(
+        &mut self,
+        rollout: Incarnation,
+        devices: Vec<(DeviceId, DeviceNow)>,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        for (device, now) in devices {
+            let member = self.member(&MemberPlace::of(rollout, &device, 0), step)?;
+            match (member, now) {
+                (Some(member), now) => self.member_looked_up(member, now, step)?,
+                (None, DeviceNow::Registered { tz, is_meant: true, .. }) => {
+                    if !self.add(rollout, vec![(device, tz)], step)? {
+                        return Ok(());
+                    }
+                }
+                (None, DeviceNow::Registered { .. } | DeviceNow::Gone) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A device is gone: it has no turn any more. Or it is in another time zone: its window may be
+    /// open, or shut.
+    fn member_looked_up(
+        &mut self,
+        mut member: RolloutMember,
+        now: DeviceNow,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let waits = member.status == MemberStatus::Waiting;
+        let DeviceNow::Registered { tz, can_be_reached, .. } = now else {
+            if waits {
+                member.status = MemberStatus::Cancelled;
+                self.moved(MemberStatus::Waiting, member, false, step)?;
+            }
+            return Ok(());
+        };
+        let Some(live) = self.live.get_mut(&member.place.rollout) else { return Ok(()) };
+        if waits && can_be_reached {
+            live.consider(member.place.clone());
+        }
+        let is_held_by_window = waits || member.status == MemberStatus::Scheduled;
+        if member.tz == tz || live.rollout.window.is_none() || !is_held_by_window {
+            return Ok(());
+        }
+        if !waits {
+            live.take_back(step.seq);
+        }
+        member.tz = tz;
+        self.put_member(None, member, step);
+        Ok(())
     }
 
     fn candidates(&mut self, rollout: Incarnation, places: Vec<MemberPlace>, after: Option<MemberPlace>) {

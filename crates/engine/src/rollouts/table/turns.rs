@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Incarnation, Timestamp};
 use records::{MemberPlace, MemberStatus, Op, RolloutMember, RolloutStanding, RolloutWait};
-use rollouts::{HandOutAllowance, StageEnd};
+use rollouts::{HandOutAllowance, StageBacklog, StageEnd};
 use store::StoreError;
 
 use super::{ActiveRollout, CandidateSearch, RolloutEffect, RolloutTable, Scan, emit};
@@ -34,7 +34,7 @@ impl RolloutTable {
             }
             self.scan(incarnation, step)?;
             more |= self.hand_out(incarnation, step)?;
-            self.look_ahead(incarnation, step);
+            self.look_ahead(incarnation, step)?;
             self.note_stop(incarnation);
             self.write(incarnation, step);
         }
@@ -125,22 +125,7 @@ impl RolloutTable {
 
     /// Goes on with what concerns all devices that stand somewhere.
     fn scan(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
-        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
-        if let Some((to, scan)) = live.sweeping.take() {
-            let scan =
-                self.walk(incarnation, MemberStatus::Waiting, scan, step, |table, mut member, step| {
-                    let Some(live) = table.live.get_mut(&incarnation) else { return };
-                    rollouts::count(&mut live.state, MemberStatus::Waiting, to);
-                    live.is_changed = true;
-                    member.status = to;
-                    table.put_member(Some(MemberStatus::Waiting), member, step);
-                })?;
-            if let Some(live) = self.live.get_mut(&incarnation) {
-                live.sweeping = scan.map(|scan| (to, scan));
-                let rollout = Arc::clone(&live.rollout);
-                rollouts::end_if_over(&rollout, &mut live.state, step.now);
-            }
-        }
+        self.sweep(incarnation, step)?;
         let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
         if self.ordered.len() < ORDERS_MAX
             && let Some(scan) = live.taking_back.take()
@@ -161,6 +146,30 @@ impl RolloutTable {
                 live.reconciling = scan.map(|scan| (status, scan)).or(next);
             }
         }
+        Ok(())
+    }
+
+    /// Goes on with devices that wait, and will not have their turns. In a stage, only its devices
+    /// expire.
+    fn sweep(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {
+        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
+        let Some((to, scan)) = live.sweeping.take() else { return Ok(()) };
+        let is_swept = |live: &ActiveRollout, rank: u64| {
+            to != MemberStatus::Expired || rollouts::may_have_turn(&live.rollout, &live.state, rank)
+        };
+        let scan = self.walk(incarnation, MemberStatus::Waiting, scan, step, |table, mut member, step| {
+            let live = table.live.get_mut(&incarnation);
+            let Some(live) = live.filter(|live| is_swept(live, member.place.rank)) else { return };
+            rollouts::count(&mut live.state, MemberStatus::Waiting, to);
+            live.is_changed = true;
+            member.status = to;
+            table.put_member(Some(MemberStatus::Waiting), member, step);
+        })?;
+        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
+        let goes_on = |scan: &Scan| scan.after.as_ref().is_none_or(|after| is_swept(live, after.rank));
+        live.sweeping = scan.filter(goes_on).map(|scan| (to, scan));
+        let rollout = Arc::clone(&live.rollout);
+        rollouts::end_if_over(&rollout, &mut live.state, step.now);
         Ok(())
     }
 
@@ -220,20 +229,25 @@ impl RolloutTable {
     }
 
     /// Looks for what is missing, and ends stages.
-    fn look_ahead(&mut self, incarnation: Incarnation, step: &mut RegistryStep<'_>) {
-        let has_orders = !self.ordered.is_empty();
-        let Some(live) = self.live.get_mut(&incarnation) else { return };
+    fn look_ahead(
+        &mut self,
+        incarnation: Incarnation,
+        step: &mut RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        let (durable, has_orders) = (self.durable, !self.ordered.is_empty());
+        let Some(live) = self.live.get_mut(&incarnation) else { return Ok(()) };
         live.look_for_left_over(step.now);
         if let Some(search) = live.next_search(step) {
             emit(RolloutEffect::Search(search), step);
         }
-        live.end_stage(step.now, has_orders);
+        live.end_stage((durable, has_orders), step)?;
         // One that was resumed meanwhile has nothing to wait for.
         if live.is_quiet() || live.state.standing == RolloutStanding::Running {
             for waiter in std::mem::take(&mut live.quiet_waiters) {
                 emit(RolloutEffect::Done(waiter, Ok(())), step);
             }
         }
+        Ok(())
     }
 
     /// Writes how far a rollout has come. One that is over is needed no longer.
@@ -291,40 +305,85 @@ impl ActiveRollout {
     }
 
     /// Ends the present stage if its time has come, and notes what it waits for.
-    fn end_stage(&mut self, now: Timestamp, has_orders: bool) {
+    fn end_stage(
+        &mut self,
+        (durable, has_orders): (u64, bool),
+        step: &RegistryStep<'_>,
+    ) -> Result<(), StoreError> {
+        self.is_backlog_unread = false;
         if self.state.standing != RolloutStanding::Running || self.state.collecting.is_some() {
-            return;
+            return Ok(());
         }
         let is_over = self.candidate_search == CandidateSearch::Over && !self.is_left_over;
         let is_idle = self.candidates.is_empty() && is_over && !has_orders;
-        let is_staging = self.state.boundary.is_some();
-        let end = rollouts::stage_end(&self.rollout, &self.state, is_idle, now);
+        let backlog = if is_idle { self.stage_backlog(durable, step)? } else { StageBacklog::Due };
+        let end = rollouts::stage_end(&self.rollout, &self.state, backlog, step.now);
         match end {
-            StageEnd::Now if is_staging => {
-                rollouts::next_stage(&mut self.state);
-                self.is_changed = true;
+            StageEnd::Now if self.state.boundary.is_some() => {
+                rollouts::next_stage(&mut self.state, step.now);
+                (self.is_changed, self.sweeping) = (true, None);
                 self.look_again();
                 // There may be another stage, or devices, to look for at once.
-                self.wake(now);
+                self.wake(step.now);
             }
             StageEnd::Soaks(at) => self.wake(at),
-            StageEnd::None if is_idle && self.state.passed_at.is_none() && self.opens_at.is_none() => {
-                self.state.passed_at = Some(now);
-                self.is_changed = true;
-            }
-            _ => {}
+            StageEnd::None | StageEnd::Open => self.expire(end, backlog, step.now),
+            StageEnd::NeedsApproval | StageEnd::Now => {}
         }
-        let expires_at = self.state.passed_at.zip(ttl(&self.rollout)).map(|(passed, ttl)| passed.after(ttl));
+        self.note_wait(end);
+        Ok(())
+    }
+
+    /// The devices up to the end of the present stage that wait, where none of them can be handed a
+    /// command now. Their rows say so, and are read anew whenever one has changed.
+    fn stage_backlog(&mut self, durable: u64, step: &RegistryStep<'_>) -> Result<StageBacklog, StoreError> {
+        let (state, boundary) = (&self.state, self.state.boundary);
+        if boundary.is_none() || state.stage_ended > 0 || rollouts::in_flight(state) > 0 {
+            return Ok(StageBacklog::Absent);
+        }
+        if self.members_written > durable {
+            self.is_backlog_unread = true;
+            return Ok(StageBacklog::Due);
+        }
+        let known = self.backlog.filter(|known| (known.0, known.1) == (self.members_written, boundary));
+        if let Some((_, _, backlog)) = known {
+            return Ok(backlog);
+        }
+        let (rollout, waiting) = (self.rollout.incarnation, Some(MemberStatus::Waiting));
+        let first = step.fetch.view()?.rollout_members(rollout, waiting, None, 1)?;
+        let waits = |member: &RolloutMember| boundary.is_some_and(|boundary| member.place.rank <= boundary);
+        let backlog =
+            if first.first().is_some_and(waits) { StageBacklog::Absent } else { StageBacklog::Empty };
+        self.backlog = Some((self.members_written, boundary, backlog));
+        Ok(backlog)
+    }
+
+    /// Absent devices expire after the `ttl`, counted from when all others had their turns: of the
+    /// present stage while it waits for these alone, else of all.
+    fn expire(&mut self, end: StageEnd, backlog: StageBacklog, now: Timestamp) {
+        let in_flight = rollouts::in_flight(&self.state);
+        let (is_staged, is_absent) = (end == StageEnd::Open, backlog == StageBacklog::Absent);
+        let is_passed = is_absent && self.opens_at.is_none() && (!is_staged || in_flight == 0);
+        if is_passed && self.state.passed_at.is_none() {
+            self.state.passed_at = Some(now);
+            self.is_changed = true;
+        }
+        let passed_at = self.state.passed_at.filter(|_| is_passed || !is_staged);
+        let expires_at = passed_at.zip(ttl(&self.rollout)).map(|(passed, ttl)| passed.after(ttl));
         let waits = self.state.counts.of(MemberStatus::Waiting) > 0;
-        if let Some(at) =
-            expires_at.filter(|_| waits && !self.rollout.include_later && self.sweeping.is_none())
-        {
-            if at <= now {
+        let may_expire = waits && !self.rollout.include_later && self.sweeping.is_none();
+        match expires_at.filter(|_| may_expire) {
+            Some(at) if at <= now => {
                 self.sweeping = Some((MemberStatus::Expired, Scan::behind(self.written)));
-            } else {
-                self.wake(at);
             }
+            Some(at) => self.wake(at),
+            None => {}
         }
+    }
+
+    /// Notes what it waits for.
+    fn note_wait(&mut self, end: StageEnd) {
+        let waits = self.state.counts.of(MemberStatus::Waiting) > 0;
         let is_shut = self.candidates.is_empty() && self.opens_at.is_some();
         let waits_for = match end {
             _ if !waits => RolloutWait::Nothing,

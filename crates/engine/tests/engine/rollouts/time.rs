@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
 use base::Clock;
+use engine::{DevicePatch, OnlyIf, Patch};
 use records::RolloutWindow;
 
 use super::*;
@@ -122,6 +123,75 @@ async fn an_early_approval_is_noted_over_a_restart_and_the_stage_soaks_all_the_s
     clock.leap(HOUR, &fleet);
     until(|| fleet.published().len() == 18).await;
     fleet.answer_until(&rollout, RolloutStanding::Done, true).await;
+}
+
+#[tokio::test]
+async fn a_stage_that_adds_no_device_soaks_and_waits_for_its_approval() {
+    let clock = Leaping::at("2026-03-01T02:30:00Z");
+    let fleet = fleet_by(&clock, 10).await;
+    let stage = |share_ppm, approve| RolloutStage { share_ppm, soak_ms: HOUR.as_millis() as u64, approve };
+    let stages = vec![stage(10_000, false), stage(100_000, true)];
+    let rollout = fleet.begin(|new| new.stages = stages).await;
+    until(|| fleet.published().len() == 1).await;
+    let mut answered = 0;
+    fleet.answer_all(&mut answered, true).await;
+    let stands = |stage, waits_for| {
+        let tracked = fleet.rollout(&rollout);
+        (tracked.state.stage, tracked.waits_for()) == (stage, waits_for)
+    };
+    until(|| stands(0, RolloutWait::Soak)).await;
+    clock.leap(HOUR, &fleet);
+    until(|| stands(1, RolloutWait::Soak)).await;
+    clock.leap(HOUR, &fleet);
+    until(|| stands(1, RolloutWait::Approval)).await;
+    assert_eq!(fleet.published().len(), 1);
+    fleet.engine.rollouts().call(&rollout, RolloutCall::Approve).await.expect("approved");
+    until(|| fleet.published().len() == 10).await;
+    fleet.answer_until(&rollout, RolloutStanding::Done, true).await;
+}
+
+#[tokio::test]
+async fn a_stage_whose_devices_are_absent_goes_on_once_they_expire() {
+    let clock = Leaping::at("2026-03-01T02:30:00Z");
+    let fleet = fleet_by(&clock, 0).await;
+    fleet.register(10, 0).await;
+    let stage = RolloutStage { share_ppm: 100_000, soak_ms: 0, approve: false };
+    let rollout = fleet
+        .begin(|new| {
+            let RolloutWork::Command(command) = &mut new.work else { return };
+            command.ttl_ms = Some(HOUR.as_millis() as u64);
+            new.stages = vec![stage];
+        })
+        .await;
+    let devices = fleet.engine.queries().rollout_devices(&rollout, None, None, 1).expect("readable");
+    let first = &devices[0].place.device;
+    for number in (0..10).filter(|number| id(*number) != *first) {
+        fleet.come(number).await;
+    }
+    until(|| fleet.rollout(&rollout).state.passed_at.is_some()).await;
+    assert_eq!(fleet.published().len(), 0, "the stage waits for its device");
+    clock.leap(HOUR, &fleet);
+    until(|| fleet.published().len() == 9).await;
+    assert_eq!(fleet.count(&rollout, MemberStatus::Expired), 1);
+    fleet.answer_until(&rollout, RolloutStanding::Done, true).await;
+}
+
+#[tokio::test]
+async fn a_device_that_moves_to_another_time_zone_has_its_window_there() {
+    let clock = Leaping::at("2026-03-01T02:30:00Z");
+    let fleet = fleet_by(&clock, 1).await;
+    let move_to = async |tz: Option<&str>| {
+        let labels = Patch::Set(vec![("tz".to_owned(), tz.map(str::to_owned))]);
+        let patch = DevicePatch { labels, ..DevicePatch::default() };
+        fleet.engine.patch_device(id(0), patch, OnlyIf::default()).await.expect("changed");
+    };
+    move_to(Some("Asia/Tokyo")).await;
+    let window = RolloutWindow { cron: "0 2 * * *".into(), for_ms: HOUR.as_millis() as u64, tz: None };
+    let rollout = fleet.begin(|new| new.window = Some(window)).await;
+    until(|| fleet.rollout(&rollout).waits_for() == RolloutWait::Window).await;
+    assert_eq!(fleet.published().len(), 0);
+    move_to(None).await;
+    until(|| fleet.published().len() == 1).await;
 }
 
 #[tokio::test]
