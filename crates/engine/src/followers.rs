@@ -82,6 +82,8 @@ impl FeedSet {
     /// No feed: devices as they are.
     const DEVICES: Self = Self(1 << 8);
     const NOTICES: Self = Self(1 << 9);
+    /// No feed: whoever waits for something of a device is told that it is deleted.
+    const GONE: Self = Self(1 << 10);
     /// Whose batches do not say of which device it is.
     const OF_NO_DEVICE: Self = Self(Self::PROGRESS.0 | Self::COMMAND_STATES.0);
 
@@ -149,7 +151,8 @@ impl FollowerUpdate {
                     (FeedSet::READINGS.and(FeedSet::DEVICES), Some(sign.slot))
                 }
                 Op::Sign(sign) => (FeedSet::DEVICES, Some(sign.slot)),
-                Op::PutState(slot, _) | Op::DeleteDevice(_, slot) => (FeedSet::DEVICES, Some(*slot)),
+                Op::PutState(slot, _) => (FeedSet::DEVICES, Some(*slot)),
+                Op::DeleteDevice(_, slot) => (FeedSet::DEVICES.and(FeedSet::GONE), Some(*slot)),
                 Op::PutDevice(device) => (FeedSet::DEVICES, Some(device.slot)),
                 Op::PutDeviceSession(session) => (FeedSet::DEVICES, Some(session.slot)),
                 Op::DeleteDeviceSession(slot) => (FeedSet::DEVICES, Some(*slot)),

@@ -107,9 +107,14 @@ impl CommandsService {
                 None => self.present(sender, id).await,
             }
         };
-        // The command was given, whatever becomes of the wait.
-        let known = ended.await.ok().map(|command: TrackedCommand| shape::command(&command));
-        Ok(proto::CallResponse { command: known.or(sent), notify_secret })
+        let command = match ended.await {
+            Ok(known) => Some(shape::command(&known)),
+            // The device was deleted meanwhile, and its command with it.
+            Err(problem) if problem.status == 404 => return Err(status(&unknown_device())),
+            // The command was given, whatever becomes of the wait.
+            Err(_) => sent,
+        };
+        Ok(proto::CallResponse { command, notify_secret })
     }
 
     async fn present(&self, sender: &SenderKey, id: EntityId) -> Result<TrackedCommand, Problem> {
@@ -145,7 +150,11 @@ pub(crate) fn secret_of(receiver: Option<&OutcomeReceiver>) -> bytes::Bytes {
 }
 
 fn device(id: &str) -> Result<DeviceId, Problem> {
-    DeviceId::new(id).ok_or_else(|| Problem::unknown("unknown_device", "there is no such device"))
+    DeviceId::new(id).ok_or_else(unknown_device)
+}
+
+fn unknown_device() -> Problem {
+    Problem::unknown("unknown_device", "there is no such device")
 }
 
 fn id_of(text: &str) -> Result<EntityId, Problem> {

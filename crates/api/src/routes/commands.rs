@@ -30,7 +30,7 @@ use crate::openapi::refusals::{OF_A_COMMAND, OF_A_READ, UNKNOWN_COMMAND, UNKNOWN
 use crate::openapi::{Call, words};
 use crate::page::Feed;
 use crate::params::Params;
-use crate::path::{CommandInPath, DeviceInPath, unknown_command};
+use crate::path::{CommandInPath, DeviceInPath, unknown_command, unknown_device};
 use crate::shape::{self, CommandShape, NewCommandShape};
 
 const OF_DEVICE: &str = "/v1/devices/{id}/commands";
@@ -90,6 +90,7 @@ async fn send(
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
     // Before anything is done: who is refused asks again.
     let _share = (!wait.is_zero()).then(|| api.shared.command_waits.try_take(&whose)).transpose()?;
+    let whom = device.clone();
     let send = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let commands = api.engine().commands();
         let command = shape::new_command(&body, &commands)?;
@@ -103,13 +104,18 @@ async fn send(
     if wait.is_zero() || sent.status != StatusCode::CREATED {
         return Ok(sent);
     }
-    // The command was given, whatever becomes of the wait.
     let id = id_in(&sent)?;
     let known = match ended(&api, id, wait).await {
         Ok(ended) => Ok(ended),
         Err(_) => present(&api, id).await,
     };
-    Ok(known.map_or(sent, |command| created(&command)))
+    match known {
+        Ok(command) => Ok(created(&command)),
+        // The device was deleted meanwhile, and its command with it.
+        Err(problem) if problem.status == 404 => Err(unknown_device(whom.as_str()).into()),
+        // The command was given, whatever becomes of the wait.
+        Err(_) => Ok(sent),
+    }
 }
 
 fn given(command: &TrackedCommand) -> Answer {

@@ -235,6 +235,21 @@ async fn a_caller_waits_for_the_end_of_a_command() {
 }
 
 #[tokio::test]
+async fn whoever_waits_for_a_command_is_told_at_once_that_its_device_is_deleted() {
+    let server = with_locks().await;
+    let call = format!("{SEND}?wait=60s");
+    let delete = async {
+        while listed(&server, "/v1/devices/0xA/commands").await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        server.check("DELETE /v1/devices/0xA", "", 204, "").await;
+    };
+    let waiting = server.check(&call, r#"{"payload":1}"#, 404, "unknown_device");
+    let both = async { tokio::join!(waiting, delete) };
+    timeout(PATIENCE, both).await.expect("it is told");
+}
+
+#[tokio::test]
 async fn a_server_that_stops_answers_who_waits_for_commands() {
     let server = with_locks().await;
     let stop = watch::Sender::new(false);

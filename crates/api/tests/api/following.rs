@@ -90,6 +90,17 @@ async fn a_page_waits_for_its_first_item() {
 }
 
 #[tokio::test]
+async fn whoever_waits_for_something_of_a_device_is_told_at_once_that_it_is_deleted() {
+    for feed in ["commands", "timeline", "readings"] {
+        let server = with_a_device().await;
+        let waiting = format!("GET /v1/devices/a/{feed}?order=asc&wait=60s");
+        let waiting = server.check(&waiting, "", 404, "unknown_device");
+        let both = async { tokio::join!(waiting, server.check("DELETE /v1/devices/a", "", 204, "")) };
+        timeout(PATIENCE, both).await.unwrap_or_else(|_| panic!("{feed} is not told"));
+    }
+}
+
+#[tokio::test]
 async fn a_wait_that_brings_nothing_ends_with_an_empty_page() {
     let server = with_a_device().await;
     let began = Instant::now();

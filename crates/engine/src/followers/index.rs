@@ -206,7 +206,7 @@ impl Awaits {
     fn of(watched: &WatchTarget) -> Self {
         match watched {
             WatchTarget::Feed(followed) if followed.device.is_none() => Self::WholeFeed,
-            WatchTarget::Feed(followed) => Self::Feeds(FeedSet::of(followed.feed)),
+            WatchTarget::Feed(_) => Self::Feeds(watched.feeds()),
             WatchTarget::Devices(_) => Self::DeviceState,
             WatchTarget::Queues(_) => Self::Queues,
             WatchTarget::Registry(rows) => Self::Rows(*rows),

@@ -41,6 +41,9 @@ pub enum WatchTarget {
 impl WatchTarget {
     pub(super) fn feeds(&self) -> FeedSet {
         match self {
+            Self::Feed(followed) if followed.device.is_some() => {
+                FeedSet::of(followed.feed).and(FeedSet::GONE)
+            }
             Self::Feed(followed) => FeedSet::of(followed.feed),
             Self::Devices(_) => FeedSet::DEVICES,
             Self::Queues(_) | Self::Registry(_) => FeedSet::default(),

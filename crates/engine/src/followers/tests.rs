@@ -34,6 +34,9 @@ fn a_batch_concerns_who_waits_for_what_is_in_it() {
         (FollowedFeed::Timeline, Some((1, 7)), update(FeedSet::TIMELINE, &[7]), true),
         (FollowedFeed::Timeline, Some((1, 7)), update(FeedSet::EVENTS, &[7]), true),
         (FollowedFeed::Timeline, Some((1, 7)), update(FeedSet::TIMELINE, &[8]), false),
+        (FollowedFeed::Timeline, Some((1, 7)), update(FeedSet::GONE, &[7]), true),
+        (FollowedFeed::Timeline, Some((1, 7)), update(FeedSet::GONE, &[8]), false),
+        (FollowedFeed::Commands, None, update(FeedSet::GONE, &[7]), false),
     ] {
         let followers = Followers::default();
         let (_, signal) = followers.add(followed(feed, device)).expect("room");

@@ -32,6 +32,7 @@ mod polling;
 mod presence;
 mod sent_once;
 mod stored;
+mod waiting;
 
 pub(super) use desired_states::PendingDesiredStates;
 pub(super) use polling::Pollers;
@@ -42,8 +43,6 @@ use stored::StoredCommands;
 const CAUSE_COMMAND: u64 = 3;
 /// How long a device that is at work may go without saying so, unless its command says otherwise.
 const RUN_TIMEOUT: Duration = Duration::from_secs(600);
-/// Callers that wait for the ends of commands of a partition.
-const WAITERS_MAX: usize = 4_096;
 /// Commands that time moves on, between two looks at the weight.
 pub(super) const COMMANDS_AT_A_TIME: usize = 64;
 
@@ -58,8 +57,8 @@ pub(super) struct DeviceCommands {
     wide_open: HashSet<DeviceSlot>,
     pending_sessions: PendingWrites<DeviceSlot, DeviceSession>,
     pollers: Pollers,
-    /// Who waits for the end of a command.
-    waiters: HashMap<CommandKey, SmallVec<[Waiter; 1]>>,
+    /// Who waits for the end of a command, and whose command that is.
+    waiters: HashMap<CommandKey, (DeviceSlot, SmallVec<[Waiter; 1]>)>,
     waiting: usize,
     /// What the rules moved and nobody was told of yet.
     moved: Vec<Moved>,
@@ -316,39 +315,6 @@ impl DevicePartition {
         }
     }
 
-    /// Answers when a command has ended.
-    pub(super) fn await_command(
-        &mut self,
-        id: EntityId,
-        reply: Waiter,
-        step: &mut DeviceStep<'_>,
-    ) -> Result<(), StoreError> {
-        let command = match answered(self.command_with(id, step))? {
-            Ok(command) => command,
-            Err(problem) => {
-                step.emit(DeviceEffect::Command(reply, Err(problem)));
-                return Ok(());
-            }
-        };
-        let key = CommandKey::from(id);
-        let state = self.command_state(key, step)?.unwrap_or(CommandState::WAITING);
-        if state.status.has_ended() {
-            step.emit(DeviceEffect::Command(reply, Ok(Box::new(TrackedCommand { command, state }))));
-            return Ok(());
-        }
-        if self.commands.waiting >= WAITERS_MAX {
-            self.commands.forget_gone_waiters();
-        }
-        if self.commands.waiting >= WAITERS_MAX {
-            let detail = "too many callers wait for the ends of commands; ask again without wait";
-            step.emit(DeviceEffect::Command(reply, Err(Problem::new(503, "too_many_waiting", detail))));
-            return Ok(());
-        }
-        self.commands.waiting += 1;
-        self.commands.waiters.entry(key).or_default().push(reply);
-        Ok(())
-    }
-
     /// An answer of a device, or that it is at work.
     pub(super) fn command_answered(
         &mut self,
@@ -461,21 +427,15 @@ impl DevicePartition {
         Ok(())
     }
 
-    fn command_ended(&mut self, moved: Moved, step: &mut DeviceStep<'_>) {
-        let Some(waiters) = self.commands.waiters.remove(&CommandKey::from(moved.command.id)) else { return };
-        self.commands.waiting -= waiters.len();
-        let tracked = TrackedCommand { command: moved.command, state: moved.state };
-        for waiter in waiters {
-            step.emit(DeviceEffect::Command(waiter, Ok(Box::new(tracked.clone()))));
-        }
-    }
-
     /// A device is gone, and its commands with it.
     pub(super) fn forget_commands(&mut self, slot: DeviceSlot, id: &DeviceId, step: &mut DeviceStep<'_>) {
         self.commands.lanes.forget(slot);
         self.commands.wide_open.remove(&slot);
         for reply in self.commands.pollers.forget(slot) {
             step.emit(DeviceEffect::Polled(reply, Err(unknown_device(id))));
+        }
+        for waiter in self.commands.forget_waiters(slot) {
+            step.emit(DeviceEffect::Command(waiter, Err(unknown_device(id))));
         }
         step.emit(DeviceEffect::Gone(DevicePlace { partition: self.id, slot }));
     }
@@ -487,14 +447,4 @@ pub(super) enum DeviceAnswer {
     Final { ok: bool, result: Option<Box<str>> },
     /// It is at work.
     Progress(Box<str>),
-}
-
-impl DeviceCommands {
-    fn forget_gone_waiters(&mut self) {
-        self.waiters.retain(|_, waiters| {
-            waiters.retain(|waiter| !waiter.is_closed());
-            !waiters.is_empty()
-        });
-        self.waiting = self.waiters.values().map(SmallVec::len).sum();
-    }
 }
