@@ -2,7 +2,7 @@
 //! comes in as a report does, which is another crate's route.
 
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Method};
 use base::Problem;
 use base::limits::POLL_WAIT_MAX;
 use net::problem::Refused;
@@ -13,7 +13,7 @@ use crate::answer::Answer;
 use crate::openapi::refusals::UNKNOWN_DEVICE;
 use crate::openapi::{Call, words};
 use crate::params::Params;
-use crate::path::DeviceInPath;
+use crate::path::{DeviceInPath, unknown_device};
 use crate::shape::PolledShape;
 
 pub(super) fn routes() -> Routes {
@@ -29,12 +29,20 @@ pub(super) fn routes() -> Routes {
 async fn poll(
     State(api): State<ApiState>,
     DeviceInPath(device): DeviceInPath,
+    method: Method,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Answer, Refused> {
     refuse_foreign_pages(&headers)?;
     let whose = params.whose();
     let wait = params.wait_alone(POLL_WAIT_MAX)?;
+    if method == Method::HEAD {
+        // There is no body for a command: none is taken.
+        let queries = api.queries();
+        let known = move || queries.place(&device)?.ok_or_else(|| unknown_device(device.as_str()));
+        api.shared.lookups.run(known).await?;
+        return Ok(Answer::nothing());
+    }
     let _share = (!wait.is_zero()).then(|| api.shared.polls.try_take(&whose)).transpose()?;
     let commands = api.engine().commands();
     let command = tokio::select! {

@@ -219,6 +219,17 @@ async fn a_device_polls_for_its_commands_and_answers() {
 }
 
 #[tokio::test]
+async fn a_poll_without_a_body_takes_nothing() {
+    let server = with_locks().await;
+    let id = send(&server, r#"{"payload":1}"#).await;
+    server.check("HEAD /v1/devices/0xA/poll", "", 204, "").await;
+    let shown = format!("GET /v1/commands/{id}");
+    server.check(&shown, "", 200, r#"{"status":"scheduled","tries":0}"#).await;
+    let unknown = server.call("HEAD /v1/devices/none/poll", "").await;
+    assert_eq!(unknown.status, 404);
+}
+
+#[tokio::test]
 async fn a_caller_waits_for_the_end_of_a_command() {
     let server = with_locks().await;
     let call = format!("{SEND}?wait=60s");
