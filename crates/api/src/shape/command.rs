@@ -1,6 +1,6 @@
 //! Commands in answers.
 
-use base::EntityId;
+use base::{EntityId, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::records::LateAnswer;
 use engine::{PublishedCommand, TrackedCommand};
@@ -107,7 +107,9 @@ pub(super) fn json_text(text: Option<&str>) -> Option<&RawValue> {
 }
 
 impl<'a> From<&'a TrackedCommand> for CommandShape<'a> {
-    fn from(TrackedCommand { command, state }: &'a TrackedCommand) -> Self {
+    fn from(tracked: &'a TrackedCommand) -> Self {
+        let TrackedCommand { command, state } = tracked;
+        let shown = |at: Timestamp| Time(tracked.shown_at(at));
         Self {
             id: id_text(command.id),
             device_id: command.device.as_str(),
@@ -121,10 +123,10 @@ impl<'a> From<&'a TrackedCommand> for CommandShape<'a> {
             created_at: Time(command.id.at),
             not_before: command.terms.not_before.map(Time),
             expires_at: state.expires_at.map(Time),
-            published_at: state.published_at.map(Time),
-            finished_at: state.finished_at.map(Time),
+            published_at: state.published_at.map(shown),
+            finished_at: state.finished_at.map(shown),
             progress: json_text(state.progress.as_deref()),
-            progress_at: state.progress_at.map(Time),
+            progress_at: state.progress_at.map(shown),
             result: json_text(state.result.as_deref()),
             late: state.late.as_deref().map(LateShape::from),
         }
@@ -191,5 +193,48 @@ impl LateShape<'_> {
     pub(super) fn write(late: Option<&Self>, cells: &mut Cells<'_>) {
         cells.shown_or_empty(late.map(|late| late.ok)).shown_or_empty(late.map(|late| late.at));
         cells.json(late.and_then(|late| late.result));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use base::DeviceId;
+    use engine::records::{Command, CommandCause, CommandState, CommandStatus, CommandTerms, DeviceSlot};
+
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_command_is_shown_before_it_was_given() {
+        let command = Command {
+            id: EntityId { routing: 0, at: Timestamp(1_001), number: 0, tag: 0 },
+            slot: DeviceSlot(1),
+            device: DeviceId::new("0xA").expect("an id"),
+            payload: Arc::from(*b"1"),
+            origin: None,
+            key: None,
+            terms: CommandTerms {
+                priority: 0,
+                not_before: None,
+                ttl_ms: None,
+                ack_timeout_ms: 1,
+                run_timeout_ms: 1,
+                attempts_max: 1,
+            },
+            cause: CommandCause::Call,
+            notify: None,
+        };
+        let state = CommandState {
+            status: CommandStatus::Acknowledged,
+            published_at: Some(Timestamp(1_000)),
+            progress_at: Some(Timestamp(1_000)),
+            finished_at: Some(Timestamp(1_002)),
+            ..CommandState::WAITING
+        };
+        let tracked = TrackedCommand { command: Arc::new(command), state };
+        let shown = CommandShape::from(&tracked);
+        let times = [shown.published_at, shown.progress_at, shown.finished_at];
+        assert_eq!(times.map(|at| at.map(|at| at.0)), [1_001, 1_001, 1_002].map(|at| Some(Timestamp(at))));
     }
 }
