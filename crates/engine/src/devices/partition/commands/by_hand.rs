@@ -2,6 +2,8 @@
 
 use base::{EntityId, Problem};
 use commands::Refused;
+use records::{Command, CommandStatus};
+use store::StoreError;
 
 use super::super::{DevicePartition, DeviceStep};
 use crate::commands::unknown_command;
@@ -36,6 +38,10 @@ impl DevicePartition {
             let detail = "what came of a pick does not change; begin another task for the device";
             return Err(Problem::conflict("not_retryable", detail).into());
         }
+        if self.is_wished_otherwise(&command, step)? {
+            let detail = "the entry of this command is wished otherwise since; wish it anew";
+            return Err(Problem::conflict("superseded", detail).into());
+        }
         let (key, slot) = (command.id.into(), command.slot);
         self.open_if_reachable(slot, step)?;
         let outcome =
@@ -56,6 +62,18 @@ impl DevicePartition {
                 }
             }
         })
+    }
+
+    /// Whether a command that could be tried anew would bring an entry where nobody wishes it any
+    /// more.
+    fn is_wished_otherwise(&self, command: &Command, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
+        let Some((key, value)) = command.cause.desired_state() else { return Ok(false) };
+        let state = self.command_state(command.id.into(), step)?;
+        let is_retryable = state.is_some_and(|state| {
+            matches!(state.status, CommandStatus::Failed | CommandStatus::Expired | CommandStatus::Cancelled)
+        });
+        let desired = self.stored_desired_state(command.slot, key, step)?.and_then(|known| known.desired);
+        Ok(is_retryable && desired.as_deref() != value)
     }
 }
 

@@ -38,6 +38,30 @@ fn a_retried_command_keeps_its_time_and_gives_way_to_a_newer_one_of_its_key() {
 }
 
 #[test]
+fn a_command_whose_entry_is_wished_otherwise_is_not_tried_anew() {
+    let mut bench = Bench::new();
+    bench.connect(1);
+    let retry = |bench: &mut Bench, id| {
+        let retried = bench.rig.ask(|reply| CommandInput::Retry { id, reply }.into());
+        retried.map_err(|problem: Problem| problem.code)
+    };
+    bench.desired_state(Some("1"));
+    let first = bench.carried()[0];
+    bench.cancel(first).expect("called off");
+    assert_eq!(retry(&mut bench, first), Ok(()), "it is wished still");
+    assert_eq!(bench.carried(), [first]);
+    bench.cancel(first).expect("called off");
+    bench.desired_state(Some("2"));
+    let second = bench.carried()[0];
+    assert_eq!(retry(&mut bench, first), Err("superseded"));
+    bench.rig.say(DEVICE, answer(second, true));
+    assert_eq!(retry(&mut bench, first), Err("superseded"));
+    assert_eq!(retry(&mut bench, second), Err("not_retryable"));
+    let two = || Some("2".to_owned());
+    assert_eq!(bench.desired_states(), [(two(), two(), false)]);
+}
+
+#[test]
 fn the_entries_of_a_device_are_counted_as_they_come_and_go() {
     let mut bench = Bench::new();
     bench.connect(1);
