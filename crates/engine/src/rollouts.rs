@@ -181,8 +181,14 @@ pub enum RolloutUpdate {
     Unreadable(base::Incarnation),
     /// Devices that changed, or that a rollout may mean since.
     LookedUp(base::Incarnation, Vec<(DeviceId, DeviceNow)>),
-    /// Devices of a rollout that can be reached; the search goes on behind this one.
-    Candidates(base::Incarnation, Vec<records::MemberPlace>, Option<records::MemberPlace>),
+    /// Devices of a rollout that can be reached, and those that were looked up besides and are gone
+    /// or changed; the search goes on behind this one.
+    Candidates(
+        base::Incarnation,
+        Vec<records::MemberPlace>,
+        Vec<(DeviceId, DeviceNow)>,
+        Option<records::MemberPlace>,
+    ),
     /// The rank of the last device of a stage.
     Boundary(base::Incarnation, u32, Option<u64>),
     /// Commands moved on.

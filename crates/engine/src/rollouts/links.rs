@@ -93,8 +93,17 @@ pub enum Search {
     Devices(Arc<Rollout>, RolloutCursor),
     /// How these devices are now, and which of them a rollout means.
     Among(Arc<Rollout>, Vec<DeviceId>),
-    /// Devices that wait and can be reached, behind this one, up to this rank.
-    Candidates(Arc<Rollout>, Option<MemberPlace>, Option<u64>),
+    /// Devices that wait and can be reached.
+    Candidates {
+        /// Of this rollout.
+        rollout: Arc<Rollout>,
+        /// Behind this one.
+        after: Option<MemberPlace>,
+        /// Up to this rank.
+        boundary: Option<u64>,
+        /// Those that wait are looked up, too: what was told of them may be lost.
+        looks_up: bool,
+    },
     /// The rank of the last of so many devices of a rollout, for this stage.
     Boundary(Arc<Rollout>, u32, u64),
 }

@@ -4,7 +4,7 @@
 use base::{DeviceId, PartitionId};
 use fleet::Selection;
 use fleet::index::DeviceSet;
-use records::{DevicePlace, DeviceProfile, MemberPlace, MemberStatus, Rollout, RolloutCursor};
+use records::{DevicePlace, DeviceProfile, MemberPlace, MemberStatus, Rollout, RolloutCursor, RolloutMember};
 use store::{StoreError, View};
 
 use super::links::{DeviceNow, FoundDevice, Search};
@@ -41,7 +41,9 @@ pub(super) fn search(context: &EngineContext, search: Search) -> Result<RolloutU
             }
             None => Ok(RolloutUpdate::Unreadable(rollout.incarnation)),
         },
-        Search::Candidates(rollout, after, boundary) => candidates(context, &rollout, after, boundary),
+        Search::Candidates { rollout, after, boundary, looks_up } => {
+            candidates(context, &rollout, after, (boundary, looks_up))
+        }
         Search::Boundary(rollout, stage, devices) => {
             let view = context.kernel.store.view(PartitionId::REGISTRY)?;
             let rank = view.rollout_rank(rollout.incarnation, devices.saturating_sub(1))?;
@@ -203,10 +205,10 @@ fn candidates(
     context: &EngineContext,
     rollout: &Rollout,
     mut after: Option<MemberPlace>,
-    boundary: Option<u64>,
+    (boundary, looks_up): (Option<u64>, bool),
 ) -> Result<RolloutUpdate, StoreError> {
     let view = context.kernel.store.view(PartitionId::REGISTRY)?;
-    let mut found = Vec::new();
+    let (mut found, mut looked_up) = (Vec::new(), Vec::new());
     let mut looked_at = 0;
     let anybody = !needs_reach(rollout);
     let next = loop {
@@ -221,10 +223,13 @@ fn candidates(
                 break;
             }
             after = Some(member.place.clone());
+            if looks_up && let Some(now) = changed_since(context, rollout, &member)? {
+                looked_up.push((member.place.device.clone(), now));
+            }
             if anybody || can_be_reached(context, &member.place.device)? {
                 found.push(member.place);
             }
-            if found.len() >= CANDIDATES_FOUND {
+            if found.len() + looked_up.len() >= CANDIDATES_FOUND {
                 is_over = false;
                 break;
             }
@@ -232,11 +237,28 @@ fn candidates(
         if is_over {
             break None;
         }
-        if looked_at >= LOOKED_AT || found.len() >= CANDIDATES_FOUND {
+        if looked_at >= LOOKED_AT || found.len() + looked_up.len() >= CANDIDATES_FOUND {
             break after;
         }
     };
-    Ok(RolloutUpdate::Candidates(rollout.incarnation, found, next))
+    Ok(RolloutUpdate::Candidates(rollout.incarnation, found, looked_up, next))
+}
+
+/// How a device that waits is now, if it is gone, or in another time zone and that matters.
+fn changed_since(
+    context: &EngineContext,
+    rollout: &Rollout,
+    member: &RolloutMember,
+) -> Result<Option<DeviceNow>, StoreError> {
+    let id = &member.place.device;
+    let Some(profile) = context.kernel.store.view(partition_of(context, id))?.device(id)? else {
+        return Ok(Some(DeviceNow::Gone));
+    };
+    let tz = zone_of(&profile);
+    if tz == member.tz || rollout.window.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(DeviceNow::Registered { tz, is_meant: true, can_be_reached: false }))
 }
 
 /// Whether a session covers the topic of a device's commands, as far as the listener has told.

@@ -23,7 +23,7 @@ use store::{Store, StoreError};
 
 use super::links::{RolloutLinks, RolloutOrder, Search};
 use super::windows::WindowState;
-use super::{DoneReply, TrackedRollout};
+use super::{DoneReply, TrackedRollout, needs_reach};
 use crate::kernel::hashed::{HashMap, HashSet};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::{Answered, Reply};
@@ -115,6 +115,8 @@ struct ActiveRollout {
     candidates: VecDeque<MemberPlace>,
     /// The search for more of them.
     candidate_search: CandidateSearch,
+    /// Devices that wait are looked up by that search, too: what was told of them may be lost.
+    looks_up: bool,
     /// Devices, or a boundary, are looked for.
     is_searching: bool,
     /// Where looking for devices goes on that came to be meant while nobody noted it.
@@ -185,6 +187,7 @@ impl ActiveRollout {
             is_backlog_unread: false,
             candidates: VecDeque::new(),
             candidate_search: CandidateSearch::Wanted(None),
+            looks_up: false,
             is_searching: false,
             looking_later: None,
             windows: BTreeMap::new(),
@@ -211,8 +214,17 @@ impl ActiveRollout {
             live.take_back(seq);
         }
         live.go_on_with_end(seq);
+        live.look_up_waiting();
         live.look_for_later_ones();
         live
+    }
+
+    /// Looks up all devices that wait, as the search for candidates comes by.
+    fn look_up_waiting(&mut self) {
+        if needs_reach(&self.rollout) {
+            self.looks_up = true;
+            self.look_again();
+        }
     }
 
     /// Looks for all devices that came to be meant since the beginning, known or not.

@@ -46,7 +46,10 @@ impl RolloutTable {
             }
             RolloutUpdate::Unreadable(rollout) => self.stop(rollout, step),
             RolloutUpdate::LookedUp(rollout, devices) => self.looked_up(rollout, devices, step)?,
-            RolloutUpdate::Candidates(rollout, places, after) => self.candidates(rollout, places, after),
+            RolloutUpdate::Candidates(rollout, places, looked_up, after) => {
+                self.looked_up(rollout, looked_up, step)?;
+                self.candidates(rollout, places, after);
+            }
             RolloutUpdate::Boundary(rollout, stage, rank) => {
                 if let Some(live) = self.live.get_mut(&rollout) {
                     live.is_searching = false;
@@ -72,6 +75,7 @@ impl RolloutTable {
                 let seq = step.latest_change();
                 for live in self.live.values_mut() {
                     live.reconciling = Some((MemberStatus::Scheduled, Scan::behind(seq)));
+                    live.look_up_waiting();
                     live.look_for_later_ones();
                 }
             }
@@ -249,6 +253,7 @@ impl RolloutTable {
             (_, Some(after)) => CandidateSearch::Wanted(Some(after)),
             (_, None) => CandidateSearch::Over,
         };
+        live.looks_up &= live.candidate_search != CandidateSearch::Over;
     }
 
     fn reported(&mut self, report: &OrderReport, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {

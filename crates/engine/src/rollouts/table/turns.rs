@@ -296,7 +296,9 @@ impl ActiveRollout {
         let may_hand_out = allowance != HandOutAllowance::None;
         match &self.candidate_search {
             CandidateSearch::Wanted(after) if may_hand_out && self.candidates.is_empty() => {
-                let search = Search::Candidates(rollout(), after.clone(), self.state.boundary);
+                let (rollout, after) = (rollout(), after.clone());
+                let (boundary, looks_up) = (self.state.boundary, self.looks_up);
+                let search = Search::Candidates { rollout, after, boundary, looks_up };
                 self.candidate_search = CandidateSearch::UnderWay { again: false };
                 Some(search)
             }
@@ -322,6 +324,8 @@ impl ActiveRollout {
             StageEnd::Now if self.state.boundary.is_some() => {
                 rollouts::next_stage(&mut self.state, step.now);
                 (self.is_changed, self.sweeping) = (true, None);
+                // What was lost of the devices of the next stage was not looked up so far.
+                self.look_up_waiting();
                 self.look_again();
                 // There may be another stage, or devices, to look for at once.
                 self.wake(step.now);

@@ -77,3 +77,26 @@ async fn a_rollout_is_done_when_the_devices_that_it_waits_for_are_deleted() {
     until(|| fleet.rollout(&rollout).state.standing == RolloutStanding::Done).await;
     assert_eq!(fleet.count(&rollout, MemberStatus::Cancelled), 1);
 }
+
+#[tokio::test]
+async fn a_device_whose_deletion_was_not_told_is_missed_after_a_restart() {
+    let fleet = Fleet::of(10, 0).await;
+    let rollout = fleet.begin(|new| new.stages = vec![ONE_OF_TEN]).await;
+    let first = fleet.first_of(&rollout);
+    fleet.engine.stop().await;
+    let partition = hash::device_partition(&first, PARTITIONS);
+    let view = fleet.store.view(partition).expect("readable");
+    let slot = view.device(&first).expect("readable").expect("registered").slot;
+    let mut batch = Batch::new(partition);
+    batch.head = view.head().clone();
+    batch.head.seq += 1;
+    batch.ops = vec![Op::DeleteDevice(first.clone(), slot)];
+    drop(view);
+    fleet.store.commit(batch, Box::new(|outcome| assert!(matches!(outcome, CommitOutcome::Durable))));
+    let fleet = Fleet::start(&fleet.store).await;
+    for number in (0..10).filter(|number| id(*number) != first) {
+        fleet.come(number).await;
+    }
+    until(|| fleet.count(&rollout, MemberStatus::Published) == 9).await;
+    assert_eq!(fleet.count(&rollout, MemberStatus::Cancelled), 1);
+}
