@@ -182,7 +182,7 @@ pub enum RolloutUpdate {
     /// Devices that changed, or that a rollout may mean since.
     LookedUp(base::Incarnation, Vec<(DeviceId, DeviceNow)>),
     /// Devices of a rollout that can be reached, and those that were looked up besides and are gone
-    /// or changed; the search goes on behind this one.
+    /// or changed. The search goes on behind this one.
     Candidates(
         base::Incarnation,
         Vec<records::MemberPlace>,

@@ -45,10 +45,10 @@ pub(crate) fn is_staged(rollout: &Rollout, state: &RolloutState) -> bool {
     (state.stage as usize) < rollout.stages.len()
 }
 
-/// A stage does not wait for devices that were never reached. While some wait, it does not end before
-/// one of its published commands has ended: until then it has shown nothing. With nobody left to show
-/// anything, it soaks from its beginning. An approval is a condition beside these and the soak,
-/// whenever it comes; it overrides none of them.
+/// A stage does not wait for devices that were never reached. While some wait, it does not end
+/// before one of its published commands has ended: until then it has shown nothing. With nobody
+/// left to show anything, it soaks from its beginning. An approval is a condition beside these and
+/// the soak, whenever it comes; it overrides none of them.
 pub(crate) fn end(
     rollout: &Rollout,
     state: &RolloutState,

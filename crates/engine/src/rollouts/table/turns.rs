@@ -362,8 +362,8 @@ impl ActiveRollout {
         Ok(backlog)
     }
 
-    /// Absent devices expire after the `ttl`, counted from when all others had their turns: of the
-    /// present stage while it waits for these alone, else of all.
+    /// Absent devices expire after the `ttl`, counted from when all others had their turns. While a
+    /// stage waits for absent devices alone, that goes for its devices.
     fn expire(&mut self, end: StageEnd, backlog: StageBacklog, now: Timestamp) {
         let in_flight = rollouts::in_flight(&self.state);
         let (is_staged, is_absent) = (end == StageEnd::Open, backlog == StageBacklog::Absent);
