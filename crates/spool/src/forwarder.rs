@@ -61,6 +61,8 @@ pub(crate) struct Forwarder {
     place: Option<ReadPlace>,
     /// Records up to this one go one by one.
     alone_until: u64,
+    /// Most records of the next call: fewer while the destination has too little room.
+    records_max: usize,
     wait: Duration,
     /// Why it does not move, as the log was told last.
     told: Option<String>,
@@ -78,7 +80,16 @@ enum ForwardStep {
 
 impl Forwarder {
     pub(crate) fn new(shared: Arc<Forwarding>, destination: Destination, arrival: Arc<Notify>) -> Self {
-        Self { shared, destination, arrival, place: None, alone_until: 0, wait: WAIT_FIRST, told: None }
+        Self {
+            shared,
+            destination,
+            arrival,
+            place: None,
+            alone_until: 0,
+            records_max: CALL_LIMITS.records,
+            wait: WAIT_FIRST,
+            told: None,
+        }
     }
 
     /// Forwards until nothing waits, or the spool stops.
@@ -127,7 +138,9 @@ impl Forwarder {
         let end = in_flight.map(|call| call.end);
         let kind = self.destination.kind();
         let count = calls::count_of_next_call(kind, &records, end, self.alone_until);
-        self.forward(kind, &records[..count]).await
+        // A call whose outcome is not known is repeated whole.
+        let most = self.records_max.max(calls::count_of_call(&records, in_flight));
+        self.forward(kind, &records[..count.min(most)]).await
     }
 
     /// What waits, off the thread that serves everybody.
@@ -187,17 +200,19 @@ impl Forwarder {
         let verdict = self.call(kind, records, CallTimes { stamped: true, begun: call.begun }).await;
         match verdict {
             ForwardVerdict::Taken { refused, conflicts } => {
+                self.records_max = (2 * self.records_max).min(CALL_LIMITS.records);
                 self.count_conflicts(records, &conflicts);
                 self.taken(kind, records, refused).await
             }
-            ForwardVerdict::Wait { error, retry_after, is_undone } => {
-                if is_undone && before.is_none() {
-                    // The next one is another call, and its jobs count their delays from then. That
-                    // is saved: after a loss of power its rest would count as published.
-                    shared.log.forget_call(&self.destination);
-                    if kind == DestinationKind::Queue {
-                        shared.saves.save_soon();
-                    }
+            ForwardVerdict::Wait { error, retry_after, is_undone, is_full } => {
+                let is_forgotten = is_undone && before.is_none();
+                if is_forgotten {
+                    self.forget(kind);
+                }
+                // Messages have ids of their own. Jobs have one key for each call: only after one
+                // that is forgotten the next may be another.
+                if is_full && (is_forgotten || kind == DestinationKind::Stream) {
+                    self.records_max = (records.len() / 2).max(1);
                 }
                 self.later(error, retry_after)
             }
@@ -230,6 +245,15 @@ impl Forwarder {
                     Err(error) => self.later(format!("refused.ndjson: {error}"), None),
                 }
             }
+        }
+    }
+
+    /// The next one is another call, and its jobs count their delays from then. That is saved:
+    /// after a loss of power its rest would count as published.
+    fn forget(&self, kind: DestinationKind) {
+        self.shared.log.forget_call(&self.destination);
+        if kind == DestinationKind::Queue {
+            self.shared.saves.save_soon();
         }
     }
 

@@ -9,6 +9,8 @@ use crate::destination::DestinationKind;
 
 /// A queue that has no room now.
 const QUEUE_FULL: &str = "queue_full";
+/// A stream that has no room now, and drops nothing.
+const STREAM_FULL: &str = "stream_full";
 /// The code of a server that takes no calls yet.
 const STARTING: &str = "starting";
 /// The key came before, with another body.
@@ -34,6 +36,8 @@ pub(crate) enum ForwardVerdict {
         retry_after: Option<Duration>,
         /// It is certain that nothing has taken effect.
         is_undone: bool,
+        /// There is no room for so many: fewer may fit.
+        is_full: bool,
     },
 }
 
@@ -84,6 +88,7 @@ pub(crate) fn of(kind: DestinationKind, items: usize, answer: Result<Answer, Err
         error: error.explained(),
         retry_after: None,
         is_undone: error.is_undone(),
+        is_full: false,
     };
     let answer = match answer {
         Ok(answer) => answer,
@@ -114,6 +119,7 @@ fn taken(kind: DestinationKind, items: usize, status: u16, body: &[u8]) -> Forwa
             error: format!("something answers {status} that is not the server, or one of another time"),
             retry_after: None,
             is_undone: false,
+            is_full: false,
         },
         |refused| ForwardVerdict::Taken { refused, conflicts: conflicts(kind, body) },
     )
@@ -128,10 +134,12 @@ fn conflicts(kind: DestinationKind, body: &[u8]) -> Vec<usize> {
 }
 
 fn refused(refusal: &Refusal) -> ForwardVerdict {
+    let told = (refusal.status, refusal.code.as_deref());
     let wait = |is_undone| ForwardVerdict::Wait {
         error: refusal.to_string(),
         retry_after: refusal.retry_after,
         is_undone,
+        is_full: matches!(told, (409, Some(QUEUE_FULL)) | (503, Some(STREAM_FULL))),
     };
     // Without a code it is somebody in between who answers: what the server did is not known.
     let Some(code) = refusal.code.clone() else { return wait(false) };
@@ -199,6 +207,21 @@ mod tests {
         let late = Error::TimedOut { server: server(), limit: Duration::from_secs(1) };
         for (error, expect) in [(nobody, true), (late, false)] {
             assert_eq!(undone(of(DestinationKind::Queue, 1, Err(error))), expect);
+        }
+    }
+
+    #[test]
+    fn only_a_full_queue_or_stream_may_have_room_for_fewer() {
+        for (status, code, expect) in [
+            (409, Some("queue_full"), true),
+            (503, Some("stream_full"), true),
+            (503, Some("busy"), false),
+            (429, Some("too_many_requests"), false),
+            (503, None, false),
+        ] {
+            let verdict = refusal(status, code);
+            let is_full = matches!(verdict, ForwardVerdict::Wait { is_full: true, .. });
+            assert_eq!(is_full, expect, "{status} {code:?}: {verdict:?}");
         }
     }
 

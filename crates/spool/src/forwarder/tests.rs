@@ -22,27 +22,35 @@ use crate::state::StateFiles;
 const LOST: (StatusCode, &str) = (StatusCode::BAD_GATEWAY, "");
 const NO_ROOM: (StatusCode, &str) =
     (StatusCode::TOO_MANY_REQUESTS, r#"{"code":"too_many_requests","detail":"no room"}"#);
+const QUEUE_FULL: (StatusCode, &str) =
+    (StatusCode::CONFLICT, r#"{"code":"queue_full","detail":"may hold 2"}"#);
+const STREAM_FULL: (StatusCode, &str) =
+    (StatusCode::SERVICE_UNAVAILABLE, r#"{"code":"stream_full","detail":"no room"}"#);
 /// The server has taken another call with this key.
 const REUSED: (StatusCode, &str) =
     (StatusCode::UNPROCESSABLE_ENTITY, r#"{"code":"idempotency_key_reused","detail":"another body"}"#);
 /// Bytes of a job or message: segments of 16 KiB hold some of them.
 const BODY_BYTES: usize = 900;
 
-/// Answers what it is told to, then 201, and remembers the keys of calls.
+/// Answers what it is told to, then 201, and remembers the keys and the sizes of calls.
 #[derive(Clone, Default)]
 struct ToldServer {
     answers: Arc<Mutex<VecDeque<(StatusCode, &'static str)>>>,
     keys: Arc<Mutex<Vec<String>>>,
+    /// Jobs or messages of each call.
+    sizes: Arc<Mutex<Vec<usize>>>,
 }
 
 impl ToldServer {
     async fn answer(
         State(server): State<Self>,
         headers: HeaderMap,
-        _body: Bytes,
+        body: Bytes,
     ) -> (StatusCode, &'static str) {
         let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or_default();
         server.keys.lock().expect("no panic").push(key.to_owned());
+        let size = memchr::memmem::find_iter(&body, "\"payload\"").count();
+        server.sizes.lock().expect("no panic").push(size);
         let told = server.answers.lock().expect("no panic").pop_front();
         told.unwrap_or((StatusCode::CREATED, "{}"))
     }
@@ -156,6 +164,29 @@ async fn a_call_whose_answer_was_lost_is_repeated_although_some_of_it_is_old() {
     assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
     let totals = rig.log.summary().totals;
     assert_eq!((totals.forwarded, totals.dropped), (3, 0));
+}
+
+#[tokio::test]
+async fn a_destination_without_room_for_all_gets_fewer_at_a_time() {
+    for (to, told, expect) in [
+        (queue(), [QUEUE_FULL, QUEUE_FULL], vec![5, 2, 1, 2, 2]),
+        (stream(), [STREAM_FULL, STREAM_FULL], vec![5, 2, 1, 2, 2]),
+        (queue(), [LOST, QUEUE_FULL], vec![5, 5, 5]),
+        (stream(), [LOST, STREAM_FULL], vec![5, 5, 2, 3]),
+    ] {
+        let mut rig = ForwardRig::start().await;
+        for answer in told {
+            rig.server.will_answer(answer);
+        }
+        for _ in 0..5 {
+            rig.append(&to, now());
+        }
+        let mut forwarder = rig.forwarder(&to, None);
+        while !matches!(forwarder.step().await, ForwardStep::Empty) {}
+        let sizes = rig.server.sizes.lock().expect("no panic").clone();
+        assert_eq!(sizes, expect, "{to} {told:?}");
+        assert_eq!(rig.log.summary().totals.forwarded, 5, "{to} {told:?}");
+    }
 }
 
 #[tokio::test]
