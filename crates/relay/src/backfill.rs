@@ -40,6 +40,14 @@ pub enum BackfillError {
     /// There is no such table, or no such outbox.
     #[error("there is no table {0}")]
     NoTable(String),
+    /// The table has no such column.
+    #[error("{table} has no column {column}")]
+    NoColumn {
+        /// The table.
+        table: String,
+        /// What is no column of it.
+        column: String,
+    },
     /// The condition is none on the table's rows.
     #[error("--where must be a condition in SQL on the rows of {table}, as `total > 10` is: {why}")]
     Condition {
@@ -156,24 +164,27 @@ async fn primary_key(session: &DatabaseSession, table: &TableName) -> Result<Vec
     rows.iter().map(|row| Ok(KeyColumn { name: row.try_get(0)?, type_name: row.try_get(1)? })).collect()
 }
 
-/// The columns that an `INSERT` into the outbox gets, of the rows `r`.
+/// The columns that an `INSERT` into the outbox gets, of the rows `r`. A row is `r.*`: a column may
+/// be called `r`, and then that name alone means the column.
 async fn written(
     session: &DatabaseSession,
     plan: &BackfillPlan,
     primary: &[KeyColumn],
-) -> Result<String, DatabaseError> {
+) -> Result<String, BackfillError> {
     let (of_trigger, columns_of_trigger) = trigger(session, plan).await?.unwrap_or_default();
     let of_primary = || if let [only] = primary { Some(only.name.clone()) } else { None };
     let key = plan.key.clone().or(Some(of_trigger).filter(|key| !key.is_empty())).or_else(of_primary);
     let columns = if plan.columns.is_empty() { columns_of_trigger } else { plan.columns.clone() };
+    let named: Vec<&str> = columns.iter().chain(&key).map(String::as_str).collect();
+    check_columns(session, &plan.table, &named).await?;
     let key = key.map_or_else(
         || "NULL::text".to_owned(),
-        |key| format!("pg_catalog.to_jsonb(r) OPERATOR(pg_catalog.->>) {}", literal(&key)),
+        |key| format!("pg_catalog.to_jsonb(r.*) OPERATOR(pg_catalog.->>) {}", literal(&key)),
     );
     let row = if columns.is_empty() {
-        "pg_catalog.to_jsonb(r)".to_owned()
+        "pg_catalog.to_jsonb(r.*)".to_owned()
     } else {
-        format!("pg_catalog.to_jsonb((SELECT c FROM (SELECT {}) c))", {
+        format!("(SELECT pg_catalog.to_jsonb(c.*) FROM (SELECT {}) c)", {
             let of_row = |column: &String| format!("r.{}", identifier(column));
             columns.iter().map(of_row).collect::<Vec<_>>().join(", ")
         })
@@ -182,6 +193,20 @@ async fn written(
     Ok(format!(
         "{destination}, {key}, pg_catalog.jsonb_build_object('op', 'read', 'key', {key}, 'old', NULL, 'new', {row})"
     ))
+}
+
+/// Refuses what is no column of the table.
+async fn check_columns(
+    session: &DatabaseSession,
+    table: &TableName,
+    named: &[&str],
+) -> Result<(), BackfillError> {
+    let sql = "SELECT n FROM unnest($2::text[]) AS n WHERE NOT EXISTS (SELECT FROM pg_attribute \
+               WHERE attrelid = to_regclass($1) AND attname = n AND attnum > 0 AND NOT attisdropped) LIMIT 1";
+    match session.client.query_opt(sql, &[&table.to_string(), &named]).await? {
+        Some(row) => Err(BackfillError::NoColumn { table: table.told(), column: row.try_get(0)? }),
+        None => Ok(()),
+    }
 }
 
 /// The key and the columns of the trigger that `relay sql --watch` made.

@@ -50,6 +50,36 @@ async fn some_rows_and_columns_and_a_table_without_a_key() {
 }
 
 #[tokio::test]
+async fn a_column_may_have_any_name() {
+    let mut rig = RelayRig::start().await;
+    rig.sql("CREATE TABLE tr (id int PRIMARY KEY, r text, c text); INSERT INTO tr VALUES (1, 'x', 'y')");
+    let backfill = ["backfill", "--table", "tr", "--to", "stream:shop/tr"];
+    for more in [&[][..], &["--columns", "r,c"], &["--key", "r"]] {
+        assert_eq!(rig.about(&[&backfill[..], more].concat()).trim(), "rows: 1", "{more:?}");
+    }
+    rig.relay(&[]).await;
+    rig.until_messages("shop/tr", 3).await;
+    let (all, some) = (json!({"id": 1, "r": "x", "c": "y"}), json!({"r": "x", "c": "y"}));
+    let read = |key, new: &Value| json!({"op": "read", "key": key, "old": null, "new": new});
+    let expect = [read("1", &all), read("1", &some), read("x", &all)];
+    assert_eq!(rig.server.payloads("shop/tr").await, expect);
+}
+
+#[tokio::test]
+async fn a_column_that_is_not_there_is_refused_before_anything_is_written() {
+    let rig = RelayRig::start().await;
+    rig.sql("CREATE TABLE orders (a int PRIMARY KEY); INSERT INTO orders SELECT generate_series(1, 3)");
+    let backfill = ["backfill", "--table", "orders", "--to", "stream:shop/orders"];
+    for flags in [["--key", "nope"], ["--columns", "a,nope"], ["--key", "ctid"]] {
+        let output = rig.run(&[&backfill[..], &flags, &["--database", &rig.url()]].concat());
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{flags:?}: {told}");
+        assert!(told.contains("public.orders has no column"), "{flags:?}: {told}");
+    }
+    assert_eq!(rig.sql("SELECT count(*) FROM fieldpost_outbox"), "0");
+}
+
+#[tokio::test]
 async fn what_is_no_condition_is_refused_before_anything_is_written() {
     let rig = RelayRig::start().await;
     rig.sql("CREATE TABLE orders (a int PRIMARY KEY); INSERT INTO orders SELECT generate_series(1, 2500)");
