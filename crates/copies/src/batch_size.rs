@@ -1,4 +1,5 @@
-//! How much a copy sends at a time: as much as its line and the node at its end manage soon.
+//! How much a copy sends at a time: as much as its line and the node at its end manage soon. Where
+//! the stream there has no room for it, it is less.
 //!
 //! An answer that is not there within seconds counts as lost, so that a line which was cut without
 //! a word is found soon. What is sent together must not take that long on a slow line either.
@@ -49,7 +50,12 @@ impl BatchSize {
         }
     }
 
-    /// A batch was not answered in time.
+    /// There was no room for so many: the next batch is to be smaller than that one.
+    pub(crate) fn had_no_room_for(&mut self, messages: u64) {
+        self.messages = self.messages.min(usize::try_from(messages).unwrap_or(usize::MAX).max(1));
+    }
+
+    /// A batch was not answered in time, or had no room.
     pub(crate) fn shrink(&mut self) {
         (self.messages, self.bytes) = ((self.messages / 2).max(1), (self.bytes / 2).max(1));
     }
@@ -86,6 +92,16 @@ mod tests {
         let mut size = BatchSize::default();
         (0..99).for_each(|_| size.answered(2 * SLOW));
         assert_eq!(size, BatchSize { messages: BATCH_MESSAGES_MAX, bytes: SLOW_BYTES_MIN });
+    }
+
+    #[test]
+    fn what_had_no_room_is_sent_in_smaller_batches() {
+        let mut size = BatchSize::default();
+        for (messages, expect) in [(30, 15), (15, 7), (7, 3), (1, 1), (0, 1)] {
+            size.had_no_room_for(messages);
+            size.shrink();
+            assert_eq!(size.messages, expect, "{messages}");
+        }
     }
 
     #[test]

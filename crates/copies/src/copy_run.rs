@@ -376,6 +376,10 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             (CopyFailureKind::OtherStream, _) if self.row.direction == CopyDirection::To => {
                 self.sink_is_gone().await
             }
+            (CopyFailureKind::Full, Some(batch)) => {
+                self.size.had_no_room_for(batch.messages);
+                Err(failure.into())
+            }
             _ => Err(failure.into()),
         }
     }

@@ -165,6 +165,8 @@ pub enum CopyFailureKind {
     Unanswered,
     /// It cannot now.
     NotNow,
+    /// It has no room for so many messages: fewer may fit.
+    Full,
     /// A batch came before the one that it follows.
     OutOfOrder,
     /// It has no such stream.
@@ -187,6 +189,7 @@ impl CopyFailure {
     pub fn of_problem(status: u16, code: &str, detail: &str) -> Self {
         let kind = match (status, code) {
             (503, "busy") => CopyFailureKind::OutOfOrder,
+            (503, "stream_full") => CopyFailureKind::Full,
             (404, "unknown_stream") => CopyFailureKind::NotThere,
             (409, "other_stream") => CopyFailureKind::OtherStream,
             (408 | 429 | 500..=599, _) => CopyFailureKind::NotNow,

@@ -1,4 +1,5 @@
-//! The loop of one copy: it tries again after whatever failed, with less where that took too long.
+//! The loop of one copy: it tries again after whatever failed, with less where that took too long
+//! or had no room.
 
 use std::time::Duration;
 
@@ -39,8 +40,8 @@ pub async fn run_copy<H: CopyHome, S: StreamEnd, T: StreamEnd>(
             CopyRunEnd::Home(problem) => CopyFailure::from(problem),
             CopyRunEnd::Failed(failure) => failure,
         };
-        // What takes too long is tried with less.
-        if failure.kind == CopyFailureKind::Unanswered {
+        // What takes too long, or has no room, is tried with less.
+        if matches!(failure.kind, CopyFailureKind::Unanswered | CopyFailureKind::Full) {
             size.shrink();
         }
         status.failures = status.failures.saturating_add(1);

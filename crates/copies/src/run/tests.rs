@@ -43,6 +43,8 @@ struct TwoListsState {
     runs: u64,
     taken: std::collections::BTreeMap<u64, u64>,
     refuses: bool,
+    /// The sink takes no more at once.
+    room: usize,
     /// Messages up to this one are of others.
     left_out: u64,
     /// The sink takes what comes for another stream too, as it did before it was told.
@@ -69,6 +71,7 @@ impl TwoLists {
             runs: 0,
             taken: std::collections::BTreeMap::new(),
             refuses: false,
+            room: usize::MAX,
             left_out: 0,
             takes_for_others: false,
             status: CopyStatus::default(),
@@ -170,6 +173,9 @@ impl StreamEnd for Sink {
         let lost = || CopyFailure::new(CopyFailureKind::Unanswered, "lost");
         if inside.refuses {
             return Err(CopyFailure::new(CopyFailureKind::Refused, "422 payload_too_large"));
+        }
+        if batch.messages > inside.room as u64 {
+            return Err(CopyFailure::of_problem(503, "stream_full", "raise keep.bytes"));
         }
         if inside.fails() {
             return Err(lost());
@@ -399,6 +405,19 @@ fn what_is_refused_stops_the_copy_and_is_never_skipped() {
     world.inside().refuses = false;
     world.run();
     assert_eq!(world.inside().sink, (0..30).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_sink_without_room_for_a_batch_gets_smaller_ones() {
+    for room in [1, 2, 6] {
+        let world = TwoLists::new(1, 0);
+        world.inside().source.extend(0..60);
+        world.inside().room = room;
+        world.run();
+        let inside = world.inside();
+        assert_eq!(inside.sink, (0..60).collect::<Vec<u64>>(), "{room}");
+        assert_eq!((inside.row.position, inside.row.duplicates), (60, 0), "{room}");
+    }
 }
 
 #[test]
