@@ -66,8 +66,12 @@ pub(crate) fn entries(
     let members = object(text)?;
     let Some(many) = members.get(array) else {
         check_source(to, text.as_bytes(), body.own_name)?;
-        return Ok(match body.key {
-            Some(key) => vec![whole(to, text, key.to_owned(), 1)],
+        // Beside a list of messages this is a field of the request; in a list it is none of a
+        // message.
+        let stays_whole = to.kind() == DestinationKind::Stream && members.contains_key("expect_last_id");
+        let key = body.key.map(ToOwned::to_owned).or_else(|| stays_whole.then(new_key));
+        return Ok(match key {
+            Some(key) => vec![whole(to, text, key, 1)],
             None => vec![one(to, text)],
         });
     };
@@ -257,6 +261,7 @@ mod tests {
                     Ok(&[r#"{"payload":1}"#, r#"{"payload":2}"#]),
                 ),
                 (r#"{"payload":1}"#, false, Some("k"), Ok(&[r#"k 1: {"payload":1}"#])),
+                (r#"{"expect_last_id":"0"}"#, false, None, Ok(&[r#"{"expect_last_id":"0"}"#])),
                 (r#"{"jobs":[{},{}]}"#, false, Some("k"), Ok(&[r#"k 2: {"jobs":[{},{}]}"#])),
                 (r#"{"jobs":[{}],"x":1}"#, false, None, Ok(&[r#"made 1: {"jobs":[{}],"x":1}"#])),
                 (r#"{"jobs":[]}"#, false, None, Err("too_many_jobs")),
@@ -267,10 +272,14 @@ mod tests {
         );
         let stream = Destination::stream("ns", "s").expect("right names");
         let behind = r#"{"messages":[{}],"expect_last_id":"7"}"#;
+        let one_behind = r#"{"payload":1,"expect_last_id":"0"}"#;
         check(
             &stream,
             &[
                 (behind, false, None, Ok(&[&format!("made 1: {behind}")])),
+                (one_behind, false, None, Ok(&[&format!("made 1: {one_behind}")])),
+                (one_behind, false, Some("k"), Ok(&[&format!("k 1: {one_behind}")])),
+                (r#"{"payload":1}"#, false, None, Ok(&[r#"{"payload":1}"#])),
                 ("{}\n{}", true, None, Ok(&["{}", "{}"])),
             ],
         );
