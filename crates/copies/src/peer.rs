@@ -52,6 +52,11 @@ impl NodeLines {
         Self { engine: engine.clone(), transport: NodeTransport::new(places.clone()) }
     }
 
+    /// What this node calls itself.
+    pub(crate) fn own_name(&self) -> Box<str> {
+        self.engine.streams().node_name()
+    }
+
     /// Asks a node for an answer within [`ANSWER_MAX`], and notes whether it answered.
     pub(crate) async fn ask(
         &self,
@@ -211,7 +216,7 @@ pub(crate) fn checked(answer: NodeAnswer) -> Result<NodeAnswer, CopyFailure> {
     Err(failure)
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h str, CopyFailure> {
+pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<&'h str, CopyFailure> {
     let value = headers.get(name).and_then(|value| value.to_str().ok());
     value.ok_or_else(|| foreign(&format!("it has no {name}")))
 }

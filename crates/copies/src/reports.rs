@@ -19,13 +19,14 @@ use engine::records::PeerNode;
 use engine::streams::{OriginPage, OwnedMessage, PeerIdentity};
 use http_body_util::Full;
 use hyper::Request;
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+use net::transfer::NODE_HEADER;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::ends::{CopyBatch, CopyFailure, PageAsk, SinkAnswer, SourcePage, StreamEnd};
 use crate::here::LocalStream;
-use crate::peer::{NodeLines, checked, counted, foreign, url_of};
+use crate::peer::{NodeLines, checked, counted, foreign, text, url_of};
 
 /// What stands for the stream at the other end: reports have none. It is the same for ever, because
 /// a node that was made anew is not to get old reports as new ones.
@@ -88,6 +89,13 @@ impl PeerReports {
     fn identity(&self) -> PeerIdentity {
         PeerIdentity { node: self.node.clone(), stream: ALL_REPORTS.into() }
     }
+
+    /// By its own name, which an earlier version does not say.
+    fn identity_in(&self, headers: &HeaderMap) -> PeerIdentity {
+        let name = text(headers, NODE_HEADER).ok().filter(|name| !name.is_empty());
+        let node = name.map_or_else(|| self.node.clone(), Box::from);
+        PeerIdentity { node, stream: ALL_REPORTS.into() }
+    }
 }
 
 impl StreamEnd for LocalReports {
@@ -115,16 +123,19 @@ impl StreamEnd for PeerReports {
     }
 
     async fn append(&self, batch: CopyBatch) -> Result<SinkAnswer, CopyFailure> {
-        let identity = self.identity();
         let lines = batch.body.iter().filter(|byte| **byte == b'\n').count() as u64;
         // What is no report is in nobody's way.
         let unread = batch.messages.saturating_sub(lines);
         if lines == 0 {
+            // Nobody was asked: who is there is as it was.
+            let identity = PeerIdentity::default();
             return Ok(SinkAnswer { appended: 0, duplicates: 0, refused: unread, identity });
         }
+        let own_name = self.lines.own_name();
         let make = |node: &PeerNode| {
             Request::post(url_of(node, "/v1/reports"))
                 .header(CONTENT_TYPE, "application/x-ndjson")
+                .header(NODE_HEADER, &*own_name)
                 .body(Full::new(batch.body.clone()))
         };
         let answer = checked(self.lines.ask(&self.node, make).await?)?;
@@ -138,6 +149,7 @@ impl StreamEnd for PeerReports {
             let why = told["rejected"][0]["detail"].as_str().unwrap_or_default();
             self.note_refused(refused, why);
         }
+        let identity = self.identity_in(&answer.headers);
         Ok(SinkAnswer { appended, duplicates: 0, refused: refused + unread, identity })
     }
 

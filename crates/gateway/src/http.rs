@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::ALLOW;
+use axum::http::header::{ALLOW, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -22,6 +22,7 @@ use net::body::{WholeBody, is_ndjson};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::metrics::LabelCounter;
 use net::problem;
+use net::transfer::NODE_HEADER;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -135,18 +136,22 @@ impl HttpMetrics {
 
 async fn take(State(shared): State<Arc<HttpShared>>, request: Request) -> Response {
     let (many, sender) = (is_ndjson(request.headers()), HttpSender::of(&request));
+    let is_of_node = request.headers().contains_key(NODE_HEADER);
     let body = request.into_body();
     let taken = if many {
         ndjson::take(&shared, &sender, body).await
     } else {
         take_one(&shared, &sender, body).await
     };
-    let (result, response) = match taken {
+    let (result, mut response) = match taken {
         Ok(tally) => ("answered", answer::tally(&tally)),
         Err(RequestRefused::NotTaken(result, problem)) => (result, problem::response(&problem)),
         Err(RequestRefused::Report(problem)) => ("answered", problem::response(&problem)),
     };
     shared.metrics.bodies.count(result);
+    if is_of_node && let Ok(name) = HeaderValue::from_str(&shared.engine.streams().node_name()) {
+        response.headers_mut().insert(HeaderName::from_static(NODE_HEADER), name);
+    }
     response
 }
 

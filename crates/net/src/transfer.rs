@@ -2,7 +2,8 @@
 
 /// The content type of messages as copies send them.
 pub const TRANSFER_TYPE: &str = "application/vnd.fieldpost.messages";
-/// What a node calls itself: a header of answers.
+/// What a node calls itself: a header of answers. With reports the sender says it too, and then it
+/// is answered.
 pub const NODE_HEADER: &str = "fieldpost-node";
 /// What a stream calls itself: a header of answers. Another one after it was made anew.
 pub const STREAM_HEADER: &str = "fieldpost-stream";

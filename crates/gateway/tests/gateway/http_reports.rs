@@ -68,6 +68,21 @@ pub(crate) async fn post(address: SocketAddr, content_type: &str, body: &str) ->
 }
 
 #[tokio::test]
+async fn a_sender_that_is_a_node_is_told_the_name_of_this_one() {
+    let rig = Rig::start().await;
+    let http = serve(&rig).await;
+    for (header, is_told) in [("", false), ("fieldpost-node: edge\r\n", true)] {
+        let mut stream = TcpStream::connect(http).await.expect("a server");
+        let head = format!("POST /v1/reports HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{header}");
+        let request = format!("{head}content-length: 2\r\n\r\n{{}}");
+        stream.write_all(request.as_bytes()).await.expect("open");
+        let mut answer = String::new();
+        timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("in time").expect("UTF-8");
+        assert_eq!(answer.contains("\r\nfieldpost-node: "), is_told, "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn one_object_is_answered_for_itself() {
     let rig = Rig::start().await;
     let http = serve(&rig).await;

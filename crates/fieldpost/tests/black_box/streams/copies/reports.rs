@@ -161,6 +161,18 @@ async fn reports_are_gathered_as_messages_that_anybody_may_read() {
 }
 
 #[tokio::test]
+async fn a_receipt_names_the_centre_as_it_calls_itself() {
+    let [edge, centre] = edge_and_centre().await;
+    let hub = json!({"url": format!("http://{}", centre.line.address)}).to_string();
+    assert_eq!(edge.rig.json("PUT", "/v1/nodes/hub", &hub).await.status, 201);
+    edge.copies(COPY, &json!({"kind": "reports", "node": "hub"})).await;
+    report_numbers(&edge, "a", 0..1).await;
+    until_copied(&edge, COPY).await;
+    let receipt = edge.rig.get("/v1/streams/edge/reports/receipts?id=1").await;
+    assert_eq!(receipt["durable_on"], json!(["edge", "centre"]));
+}
+
+#[tokio::test]
 async fn a_copy_of_reports_goes_to_another_node_by_its_own_terms() {
     let [edge, _centre] = edge_and_centre().await;
     for (terms, expect) in [
