@@ -322,8 +322,8 @@ pub(crate) async fn worker(
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// The payload, unless it or what stands beside it is too large to be sent.
-const PAYLOAD: &str = "CASE WHEN octet_length(payload::text) <= 4194304 \
+/// The payload, unless it or what stands beside it is too large to be sent; empty where it is null.
+const PAYLOAD: &str = "CASE WHEN payload IS NULL THEN '' WHEN octet_length(payload::text) <= 4194304 \
                        AND coalesce(octet_length(attributes::text), 0) <= 65536 \
                        AND coalesce(octet_length(key), 0) <= 65536 \
                        AND octet_length(destination) <= 65536 THEN payload::text END";

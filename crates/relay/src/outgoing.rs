@@ -34,7 +34,8 @@ pub(crate) struct OutboxRow {
     pub(crate) uid: String,
     pub(crate) destination: String,
     pub(crate) key: Option<String>,
-    /// `None` where it is over [`PAYLOAD_BYTES_MAX`], or another column over [`FIELD_BYTES_MAX`].
+    /// Empty where it is null, as no JSON is. `None` where it is over [`PAYLOAD_BYTES_MAX`], or
+    /// another column over [`FIELD_BYTES_MAX`].
     pub(crate) payload: Option<String>,
     pub(crate) attributes: Option<String>,
 }
@@ -121,6 +122,9 @@ pub(crate) fn outgoing(row: OutboxRow, source: &str) -> Result<OutgoingRow, RowR
         );
         return Err(RowRefusal::of_row("payload_too_large", detail));
     };
+    if payload.is_empty() {
+        return Err(RowRefusal::of_row("invalid_payload", "payload must not be null; JSON's null is one"));
+    }
     let attributes = row.attributes.as_deref().filter(|text| *text != "null").unwrap_or("{}");
     let Ok(Attributes(fields)) = serde_json::from_str(attributes) else {
         return Err(RowRefusal::of_row("invalid_attributes", "attributes must be an object"));
@@ -268,7 +272,9 @@ mod tests {
         ] {
             assert_eq!(body(destination, None, attributes), Err(code.to_owned()), "{destination}");
         }
-        let large = OutboxRow { payload: None, ..row("queue:a/b", None, None) };
-        assert_eq!(outgoing(large, "s").map_err(|refusal| refusal.code), Err("payload_too_large".to_owned()));
+        for (payload, code) in [(None, "payload_too_large"), (Some(String::new()), "invalid_payload")] {
+            let row = OutboxRow { payload, ..row("queue:a/b", None, None) };
+            assert_eq!(outgoing(row, "s").map_err(|refusal| refusal.code), Err(code.to_owned()));
+        }
     }
 }

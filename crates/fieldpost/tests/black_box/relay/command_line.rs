@@ -91,7 +91,7 @@ async fn what_a_table_made_by_hand_lacks_is_told_with_the_command_that_adds_it()
     rig.until_sql("SELECT count(*) FROM \"Mine\"", "0").await;
     assert_eq!(rig.server.consumed("shop/mail").await, [json!(7)]);
     let refused = "SELECT string_agg(reason, ' ' ORDER BY id) FROM \"Mine_refused\"";
-    for code in ["invalid_uid", "invalid_destination", "payload_too_large"] {
+    for code in ["invalid_uid", "invalid_destination", "invalid_payload"] {
         rig.until_sql(&format!("SELECT strpos(({refused}), '{code}') > 0"), "t").await;
     }
 }
