@@ -173,7 +173,12 @@ fn keep_free(text: &str) -> Result<KeepFree, String> {
 fn stream(text: &str) -> Result<Destination, String> {
     let names = text.split_once('/');
     let stream = names.and_then(|(namespace, stream)| Destination::stream(namespace, stream));
-    stream.ok_or_else(|| "write it as NAMESPACE/STREAM".to_owned())
+    let stream = stream.ok_or_else(|| "write it as NAMESPACE/STREAM".to_owned())?;
+    let is_own = |(namespace, stream): (&str, &str)| namespace.starts_with('_') || stream.starts_with('_');
+    if stream.names().is_some_and(is_own) {
+        return Err("names that begin with '_' are the server's own: name another stream".to_owned());
+    }
+    Ok(stream)
 }
 
 #[cfg(test)]
@@ -217,6 +222,8 @@ mod tests {
             "--to http://h --follow f",
             "--to http://h --stream a/b",
             "--to http://h --follow f --stream a",
+            "--to http://h --follow f --stream _a/b",
+            "--to http://h --follow f --stream a/_b",
             "--to http://h --max-bytes 1KB",
             "--to http://h --max-age soon",
             "--to http://h --keep-free 5",
