@@ -112,25 +112,29 @@ impl QueuePartition {
         control: Option<Box<WorkerControl>>,
         step: &mut QueueStep<'_>,
     ) -> Answered<()> {
-        match &control {
-            Some(control) => {
-                let others = self.controls.iter().filter(|(other, _)| *other != queue);
-                let (count, bytes) = others.fold((0, 0), |(count, sum), (_, bytes)| (count + 1, sum + bytes));
-                let new = data_bytes(control);
-                if count >= CONTROLS_PER_PARTITION_MAX || bytes + new > CONTROLS_DATA_PER_PARTITION_MAX {
-                    let detail = "the workers of too many queues are told too much; delete a control";
-                    return Err(Problem::new(429, "too_many_controls", detail));
-                }
-                self.controls.insert(queue.clone(), new);
-                step.push(Op::PutQueueControl(control.clone()));
-            }
-            None if self.controls.remove(queue).is_some() => {
-                step.push(Op::DeleteQueueControl(queue.namespace().into(), queue.queue().into()));
-            }
-            None => return Ok(()),
+        let Some(control) = control else {
+            self.delete_control(queue, step);
+            return Ok(());
+        };
+        let others = self.controls.iter().filter(|(other, _)| *other != queue);
+        let (count, bytes) = others.fold((0, 0), |(count, sum), (_, bytes)| (count + 1, sum + bytes));
+        let new = data_bytes(&control);
+        if count >= CONTROLS_PER_PARTITION_MAX || bytes + new > CONTROLS_DATA_PER_PARTITION_MAX {
+            let detail = "the workers of too many queues are told too much; delete a control";
+            return Err(Problem::new(429, "too_many_controls", detail));
         }
-        step.emit(QueueEffect::Control(self.id, queue.clone(), control));
+        self.controls.insert(queue.clone(), new);
+        step.push(Op::PutQueueControl(control.clone()));
+        step.emit(QueueEffect::Control(self.id, queue.clone(), Some(control)));
         Ok(())
+    }
+
+    /// The workers of a queue are told nothing any more.
+    pub(super) fn delete_control(&mut self, queue: &QueueName, step: &mut QueueStep<'_>) {
+        if self.controls.remove(queue).is_some() {
+            step.push(Op::DeleteQueueControl(queue.namespace().into(), queue.queue().into()));
+            step.emit(QueueEffect::Control(self.id, queue.clone(), None));
+        }
     }
 }
 

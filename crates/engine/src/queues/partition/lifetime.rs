@@ -104,8 +104,10 @@ impl QueuePartition {
         }
     }
 
-    /// The queue's name is free at once; what it holds is swept.
+    /// The queue's name is free at once; what it holds is swept. Its control goes too, also where
+    /// nothing else is left of the queue.
     pub(super) fn delete(&mut self, name: &QueueName, step: &mut QueueStep<'_>) {
+        self.delete_control(name, step);
         let Some(key) = self.names.remove(name) else { return };
         let Some(queue) = self.queues.remove(&key) else { return };
         self.dead_total -= queue.dead;

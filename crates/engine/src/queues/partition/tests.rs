@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use base::{Lineage, PartitionId, Timestamp};
-use records::{Op, Process, QueueSettings};
+use records::{Op, Process, QueueSettings, WorkState, WorkerControl};
 use store::{CommitOutcome, MemoryStore, Store, StoreError, View};
 use tokio::sync::{mpsc, oneshot};
 
@@ -349,4 +349,28 @@ fn the_oldest_dead_letters_are_read_behind_those_that_are_gone() {
     let told = rig.ask(|reply| QueueInput::DeleteDead(orders(), Dead::Oldest(100), reply));
     assert!(matches!(told, QueueEffect::DeadDeleted(_, 16)), "{told:?}");
     assert_eq!(rig.dead(), 0);
+}
+
+#[test]
+fn a_deleted_queue_takes_its_control_with_it() {
+    let mut rig = Rig::new();
+    for has_jobs in [true, false] {
+        if has_jobs {
+            rig.publish(1, 1);
+        }
+        let control = WorkerControl {
+            namespace: "shop".into(),
+            queue: "orders".into(),
+            state: WorkState::Drain,
+            max_in_flight: None,
+            data: None,
+        };
+        rig.ask(|reply| QueueInput::Queue(QueueCall::Control(orders(), Some(Box::new(control)), reply)));
+        let delete = QueueInput::Queue(QueueCall::Delete(orders(), Reply::new().0));
+        let (told, ..) = rig.step(&mut vec![delete]);
+        let tells_workers = |effect: &QueueEffect| matches!(effect, QueueEffect::Control(_, _, None));
+        assert!(told.iter().any(tells_workers), "{told:?}");
+        let view = rig.store.view(partition()).expect("readable");
+        assert!(view.queue_controls().expect("readable").is_empty());
+    }
 }

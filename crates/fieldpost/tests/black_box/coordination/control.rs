@@ -55,3 +55,14 @@ async fn a_change_ends_the_wait_of_a_consumer() {
     let answer = timeout(PATIENCE, waits).await.expect("the wait ends").expect("an answer");
     assert_eq!(answer.json(), json!({"jobs": [], "control": {"state": "stop"}}));
 }
+
+#[tokio::test]
+async fn a_new_queue_does_not_have_the_control_of_a_deleted_one() {
+    let mut rig = Rig::start(&[]).await;
+    put(&rig, &json!({"state": "stop"})).await;
+    assert_eq!(rig.json("DELETE", QUEUE, "").await.status, 204);
+    assert_eq!(refused(&rig.json("GET", CONTROL, "").await), (404, "no_control".to_owned()));
+    assert!(done(&rig, &format!("{QUEUE}/consume"), "{}").await.get("control").is_none());
+    rig.restart().await;
+    assert_eq!(rig.json("GET", CONTROL, "").await.status, 404);
+}

@@ -125,6 +125,7 @@ impl Partition {
     /// A queue with all that it has is gone; whoever waits goes on waiting.
     pub(super) fn delete(&mut self, name: &QueueName) {
         self.counts.deleted += 1;
+        self.control(name, None);
         self.queue(name).empty();
     }
 }

@@ -1,5 +1,5 @@
-//! What the workers of queues are told, in the model. It belongs to the name of a queue, whatever
-//! becomes of that, and whoever asks for jobs gets them nevertheless.
+//! What the workers of queues are told, in the model. It belongs to the name of a queue until the
+//! queue is deleted, and whoever asks for jobs gets them nevertheless.
 
 use engine::queues::QueueName;
 use records::{WorkState, WorkerControl};
