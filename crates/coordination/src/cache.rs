@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
+use base::limits::CONTENT_TYPE_BYTES_MAX;
 use base::locks::locked;
-use base::{Timestamp, hash};
+use base::{Problem, Timestamp, hash};
 use bytes::Bytes;
 use compact_str::CompactString;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -28,6 +29,26 @@ pub struct CachedValue {
     pub content_type: Option<CompactString>,
     /// When it is gone; `None` for when there is no room.
     pub expires_at: Option<Timestamp>,
+}
+
+impl CachedValue {
+    /// Reads a content type: visible ASCII, spaces and tabs, as a header can carry it.
+    ///
+    /// # Errors
+    /// 422 `invalid_parameter` for other characters, `too_long` for more than 255 bytes.
+    pub fn read_content_type(text: &[u8]) -> Result<CompactString, Problem> {
+        let is_allowed = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
+        let text = str::from_utf8(text).ok().filter(|text| text.as_bytes().iter().all(is_allowed));
+        let text = text.ok_or_else(|| {
+            let detail = "the content type must be ASCII without control characters";
+            Problem::not_allowed("invalid_parameter", detail)
+        })?;
+        if text.len() > CONTENT_TYPE_BYTES_MAX {
+            let detail = format!("the content type must be at most {CONTENT_TYPE_BYTES_MAX} bytes");
+            return Err(Problem::not_allowed("too_long", detail));
+        }
+        Ok(text.into())
+    }
 }
 
 /// The cache.
@@ -207,6 +228,25 @@ mod tests {
                 held += usize::from(is_held);
             }
             assert_eq!(held == 6, bytes_max > 1_081_000, "{bytes_max}: {held}");
+        }
+    }
+
+    #[test]
+    fn a_content_type_is_what_a_header_can_carry() {
+        for (text, code) in [
+            (&b"text/plain; charset=\"utf-8\""[..], None),
+            (b"a\tb", None),
+            (b"", None),
+            (&[b'a'; CONTENT_TYPE_BYTES_MAX], None),
+            (&[b'a'; CONTENT_TYPE_BYTES_MAX + 1], Some("too_long")),
+            (b"a\r\nb: c", Some("invalid_parameter")),
+            (b"a\x7f", Some("invalid_parameter")),
+            ("\u{e4}".as_bytes(), Some("invalid_parameter")),
+            (b"\xff", Some("invalid_parameter")),
+        ] {
+            let read = CachedValue::read_content_type(text);
+            assert_eq!(read.as_ref().err().map(|problem| problem.code), code, "{read:?}");
+            assert!(read.is_err() || read.is_ok_and(|read| read.as_bytes() == text));
         }
     }
 

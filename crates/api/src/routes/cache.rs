@@ -6,7 +6,7 @@ use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 use base::Problem;
-use base::limits::{CACHE_KEYS_PER_CALL_MAX, CACHED_BYTES_MAX, CONTENT_TYPE_BYTES_MAX};
+use base::limits::{CACHE_KEYS_PER_CALL_MAX, CACHED_BYTES_MAX};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use engine::coordination::{CachedValue, CoordinationName};
@@ -100,19 +100,14 @@ async fn put_one(State(api): State<ApiState>, request: Request) -> Result<Answer
     let mut params = Params::from_request_parts(&mut parts, &api).await?;
     let (ttl, if_absent) = (params.duration("ttl")?, params.flag("if_absent")?.unwrap_or_default());
     params.end()?;
-    let content_type = parts.headers.get(CONTENT_TYPE).map(HeaderValue::to_str).transpose();
-    let content_type = content_type.map_err(|_| {
-        Problem::not_allowed("invalid_parameter", "Content-Type must be ASCII without control characters")
-    })?;
-    if content_type.is_some_and(|text| text.len() > CONTENT_TYPE_BYTES_MAX) {
-        let detail = format!("Content-Type must be at most {CONTENT_TYPE_BYTES_MAX} bytes");
-        return Err(Problem::not_allowed("too_long", detail).into());
-    }
+    let content_type = parts.headers.get(CONTENT_TYPE);
+    let content_type =
+        content_type.map(|text| CachedValue::read_content_type(text.as_bytes())).transpose()?;
     let body = whole(body, CACHED_BYTES_MAX, &api.shared.memory_of_bodies, &sender);
     let WholeBody { bytes, held: _held } = body.await?;
     // A copy: what was received may be a part of something larger.
     let bytes = Bytes::copy_from_slice(&bytes);
-    let value = CachedValue { bytes, content_type: content_type.map(Into::into), expires_at: None };
+    let value = CachedValue { bytes, content_type, expires_at: None };
     api.engine().coordination().put_cached(key, value, ttl, if_absent).await?;
     Ok(Answer::nothing())
 }

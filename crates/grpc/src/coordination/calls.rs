@@ -112,10 +112,8 @@ impl CoordinationCalls {
         may(caller, &asked.namespace)?;
         let name = CoordinationName::new(&asked.namespace, &asked.key)?;
         let ttl = asked.ttl.as_ref().map(|ttl| read_span("ttl", ttl)).transpose()?;
-        if asked.content_type.len() > base::limits::CONTENT_TYPE_BYTES_MAX {
-            return Err(Problem::not_allowed("too_long", "content_type is too long"));
-        }
-        let content_type = Some(CompactString::from(asked.content_type)).filter(|text| !text.is_empty());
+        let content_type = Some(asked.content_type.as_bytes()).filter(|text| !text.is_empty());
+        let content_type = content_type.map(CachedValue::read_content_type).transpose()?;
         // A copy: the bytes are a part of the whole message.
         let bytes = Bytes::copy_from_slice(&asked.value);
         let value = CachedValue { bytes, content_type, expires_at: None };

@@ -101,6 +101,11 @@ async fn limits_values_channels_and_controls_are_those_of_http() {
     assert_eq!(refused(calls.ask_limit(of_no_kind).await), unknown);
     let csv = PutCachedRequest { content_type: "text/csv".into(), ..put("user:7", b"a,b") };
     calls.put_cached(csv).await.expect("put");
+    for content_type in ["text/plain\r\nx: y", "text/pl\u{e4}in"] {
+        let odd = PutCachedRequest { content_type: content_type.into(), ..put("user:7", b"x") };
+        let invalid = (Code::InvalidArgument, "invalid_parameter".to_owned());
+        assert_eq!(refused(calls.put_cached(odd).await), invalid, "{content_type:?}");
+    }
     let again = PutCachedRequest { if_absent: true, ..put("user:7", b"x") };
     assert_eq!(refused(calls.put_cached(again).await), (Code::AlreadyExists, "exists".to_owned()));
     let found = calls.get_cached(get(&["user:7", "none"])).await.expect("found").into_inner();
