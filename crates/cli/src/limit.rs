@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::duration;
+use base::limits::EXACT_NUMBER_MAX;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 
@@ -31,13 +32,18 @@ pub struct AskLimit {
     #[arg(value_name = "LIMIT")]
     name: String,
     /// How much may come in the span.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=EXACT_NUMBER_MAX))]
     limit: u64,
     /// The span, such as 1m.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     per: Duration,
     /// How much this is.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=EXACT_NUMBER_MAX),
+    )]
     cost: u64,
     /// Count in spans that are aligned to the clock; without it, never more than the limit in any
     /// span.

@@ -25,7 +25,8 @@ pub(super) struct PayloadFlags {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// The file holds bytes, not JSON.
-    #[arg(long, requires = "file")]
+    // A requirement alone does not hold beside what excludes the file.
+    #[arg(long, requires = "file", conflicts_with = "payload")]
     bytes: bool,
     /// What stands without its flag.
     #[arg(value_name = "PAYLOAD", hide = true, value_parser = misplaced)]

@@ -225,6 +225,7 @@ mod tests {
             &["{}"],
             &["--payload", "1", "--file", "f"],
             &["--bytes"],
+            &["--bytes", "--payload", "1"],
             &["--delay", "1s", "--run-at", "2026-11-21T00:00:00Z"],
             &["--every", "1s", "--cron", "* * * * *"],
             &["--tz", "UTC"],

@@ -32,7 +32,7 @@ pub struct WorkJobs {
     #[arg(value_name = "NAMESPACE")]
     namespace: String,
     /// The queue, or several of them: jobs of earlier ones come first.
-    #[arg(value_name = "QUEUE[,QUEUE...]", value_delimiter = ',', num_args = 1)]
+    #[arg(value_name = "QUEUE[,QUEUE...]", value_delimiter = ',', num_args = 1, required = true)]
     queues: Vec<String>,
     /// So many commands run at the same time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
