@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 
 use fieldpost_client::Refusal;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::advice;
 use super::table::plain;
@@ -59,6 +59,11 @@ impl Failure {
         }
     }
 
+    /// Whether another id may be taken where this one was refused.
+    pub(super) fn is_of_one(&self) -> bool {
+        matches!(self, Self::Refused(_)) && !self.may_pass()
+    }
+
     /// Whether there is anybody to be told.
     pub(super) fn is_silent(&self) -> bool {
         self.exit_code() == 0 || matches!(self, Self::Command(_))
@@ -102,6 +107,18 @@ impl Failure {
         let mut document = json!({ "detail": self.to_string() });
         document["code"] = kind.into();
         document.to_string()
+    }
+
+    /// For scripts, where it is about one of several ids: the same with its `id`.
+    pub(super) fn to_json_of(&self, id: &str) -> String {
+        let text = self.to_json();
+        match serde_json::from_str::<Map<String, Value>>(&text) {
+            Ok(mut document) => {
+                document.insert("id".to_owned(), id.into());
+                Value::Object(document).to_string()
+            }
+            Err(_) => text,
+        }
     }
 
     /// For people: what went wrong, and below it what to do.

@@ -80,17 +80,37 @@ impl Screen {
         Ok(())
     }
 
-    /// Does something to each of these, and tells that it is done.
+    /// Does something to each of these, and tells that it is done. Of several, one that is refused
+    /// does not stop the others.
     pub(super) fn each(
         &mut self,
         ids: &[String],
         done: &str,
         act: impl Fn(&str) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        ids.iter().try_for_each(|id| {
-            act(id)?;
-            self.tell(&format!("{} {done}\n", plain(id)))
-        })
+        let mut refused = 0;
+        for id in ids {
+            match act(id) {
+                Ok(()) => self.tell(&format!("{} {done}\n", plain(id)))?,
+                Err(failure) if ids.len() > 1 && failure.is_of_one() => {
+                    self.note_refused(id, &failure);
+                    refused += 1;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        match refused {
+            0 => Ok(()),
+            _ => Err(Failure::Incomplete(format!("{refused} of {} refused", ids.len()))),
+        }
+    }
+
+    /// One of several was refused, and the others go on.
+    pub(super) fn note_refused(&self, id: &str, failure: &Failure) {
+        self.note(&match self.json {
+            true => failure.to_json_of(id),
+            false => format!("{}: {}", plain(id), plain(&failure.to_string())),
+        });
     }
 
     /// Text that is the same for people and for programs, such as an export.

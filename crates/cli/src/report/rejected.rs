@@ -90,8 +90,8 @@ fn replay(ids: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure>
                 tally.tell_rejected(0, screen);
                 refused += u64::from(tally.verdict().is_err());
             }
-            Err(failure @ Failure::Refused(_)) if !failure.may_pass() => {
-                screen.note(&told(id, &failure, screen.is_for_programs()));
+            Err(failure) if failure.is_of_one() => {
+                screen.note_refused(id, &failure);
                 refused += 1;
             }
             Err(failure) => return Err(failure),
@@ -101,10 +101,6 @@ fn replay(ids: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure>
         0 => Ok(()),
         _ => Err(Failure::Incomplete(format!("{refused} of {} not accepted", ids.len()))),
     }
-}
-
-fn told(id: &str, failure: &Failure, to_program: bool) -> String {
-    if to_program { failure.to_json() } else { format!("{}: {}", plain(id), plain(&failure.to_string())) }
 }
 
 fn of(id: &str) -> Path {

@@ -1,6 +1,8 @@
 //! What each command asks, to the letter, and what it makes of the answer: also where a server is
 //! hard to bring into the state that would give that answer.
 
+use serde_json::Value;
+
 use crate::cli::rig::run;
 use crate::cli::scripted::{Scripted, answer};
 
@@ -87,7 +89,38 @@ fn a_report_that_is_refused_again_does_not_stop_the_others() {
     let scripted = Scripted::new(answers());
     let programs = run(&scripted.url, &[&replay[..], &["--json"]].concat(), "");
     assert_eq!(programs.out, format!("{SUM_OF_ONE}\n"));
-    assert_eq!(programs.err.lines().next(), Some(problem));
+    let told: Value = serde_json::from_str(programs.err.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(told, of_one("q_1", problem));
+}
+
+/// What is told to programs of one of several that was refused.
+fn of_one(id: &str, problem: &str) -> Value {
+    let mut told: Value = serde_json::from_str(problem).expect("JSON");
+    told["id"] = id.into();
+    told
+}
+
+#[test]
+fn one_of_several_that_is_refused_does_not_stop_the_others() {
+    let problem = r#"{"status":409,"code":"not_failed","detail":"it is pending"}"#;
+    let answers = || {
+        let refused = || answer("409 Conflict", "", problem);
+        vec![refused(), answer("204 No Content", "", ""), refused()]
+    };
+    for (words, done) in
+        [(&["delivery", "retry"][..], "is sent again"), (&["report", "rejected", "rm"], "removed")]
+    {
+        let words = [words, &["a", "b", "c"]].concat();
+        let people = run(&Scripted::new(answers()).url, &words, "");
+        assert_eq!((people.code, people.out), (Some(1), format!("b {done}\n")));
+        let [first, last] = ["a", "c"].map(|id| format!("{id}: it is pending (409 not_failed)\n"));
+        assert_eq!(people.err, format!("{first}{last}error: 2 of 3 refused\n"));
+        let programs = run(&Scripted::new(answers()).url, &[&words[..], &["--json"]].concat(), "");
+        let told: Vec<Value> =
+            programs.err.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(told[..2], [of_one("a", problem), of_one("c", problem)]);
+        assert_eq!((told.len(), &told[2]["code"]), (3, &Value::from("incomplete")));
+    }
 }
 
 #[test]
