@@ -221,6 +221,14 @@ impl Api {
         serde_json::from_slice(&body).map_err(|_| self.foreign("its answer is not JSON".to_owned()))
     }
 
+    /// Whether there is an answer to a GET, whatever it says.
+    pub(super) fn reach(&self, path: &Path) -> Result<(), Failure> {
+        match self.ask(&path.request(Method::GET)?) {
+            Ok(_) | Err(Failure::Refused(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Asks, and again when the server has no room for this token now; the body of a good answer.
     fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
         let mut waits = 0;

@@ -89,6 +89,9 @@ impl ListenToChannels {
                     screen.flush()?;
                     heard += 1;
                 }
+                ChannelUpdate::Away { error } => {
+                    screen.note(&format!("{}; waiting for it", plain(&error.explained())));
+                }
                 _ if has_listened => screen.note("connected again: messages may have been missed"),
                 _ => {
                     screen.note("listening");

@@ -167,6 +167,11 @@ impl Consumer {
         }
     }
 
+    /// For how long a call is tried.
+    pub(crate) fn retry_for(&self) -> Duration {
+        self.client.retry_for()
+    }
+
     fn consuming(&self, want: Want) -> Result<Request, Error> {
         let path = Path::of(&["queues", &self.namespace]).and_any_of(&self.queues).and(&["consume"]);
         let request = Request::document(Method::POST, path, &want)?;

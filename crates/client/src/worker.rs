@@ -103,7 +103,9 @@ impl<T> Worker<T> {
     }
 
     /// Works only as long as there is something to do: ends when no job is ready and no handler
-    /// runs. Jobs whose time has not come, failed ones included, are left for another worker.
+    /// runs. Jobs whose time has not come, failed ones included, are left for another worker. It
+    /// ends with the error too when no handler runs and the server gives no answer for as long as
+    /// calls are tried again.
     #[must_use]
     pub fn until_empty(self) -> Self {
         Self { until_empty: true, wait: Duration::ZERO, ..self }
@@ -152,7 +154,8 @@ impl<T: Send + Sync + 'static> Worker<T> {
     ///
     /// # Errors
     /// A refusal that does not pass by itself, such as a wrong token or a wrong name. Handlers that
-    /// run then end as above. A server that is away is waited for, however long.
+    /// run then end as above. A server that is away is waited for, however long; with
+    /// [`Worker::until_empty`] only as long as that says.
     pub async fn run_until<H, F>(self, stop: impl Future<Output = ()>, handler: H) -> Result<(), Error>
     where
         H: Fn(Job<T>, CancellationToken) -> F + Send + Sync + 'static,

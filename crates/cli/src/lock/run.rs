@@ -49,6 +49,11 @@ impl RunLocked {
     pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
         screen.flush()?;
         let name = self.place.shown();
+        // The client tries again for a while, and says nothing meanwhile.
+        match api.reach(&self.place.below(&[])) {
+            Err(failure) if failure.may_pass() => screen.note(&format!("{failure}; waiting for it")),
+            reached => reached?,
+        }
         let lock = api.client().lock(&self.place.namespace, &self.place.name).ttl(self.ttl).wait(self.wait);
         let Some(guard) = api.wait_for(lock.acquire())? else {
             return Err(Failure::Incomplete(format!("{name} is held by another owner")));

@@ -1,5 +1,6 @@
 //! Messages to whoever listens now.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -44,6 +45,12 @@ pub enum ChannelUpdate {
     /// It listens, for the first time or again. Messages of the time before are not told: look at
     /// how things are.
     Listening,
+    /// The server gave no answer. It is asked again until it is back, and this is told once until
+    /// then.
+    Away {
+        /// Why not.
+        error: Arc<Error>,
+    },
 }
 
 impl ChannelUpdate {
@@ -54,7 +61,7 @@ impl ChannelUpdate {
     pub fn json<T: DeserializeOwned>(&self) -> Result<Option<T>, serde_json::Error> {
         match self {
             Self::Message { message, .. } => serde_json::from_str(message.get()).map(Some),
-            Self::Listening => Ok(None),
+            Self::Listening | Self::Away { .. } => Ok(None),
         }
     }
 }
@@ -91,7 +98,8 @@ impl SharedChannels {
     pub fn listen<C: AsRef<str>>(&self, channels: &[C]) -> ChannelSubscription {
         let path = Path::of(&["channels", &self.namespace]).and_any_of(channels);
         let client = self.client.clone();
-        ChannelSubscription { client, path, waits: Waits::new(), connects_at: Instant::now(), open: None }
+        let (waits, connects_at) = (Waits::new(), Instant::now());
+        ChannelSubscription { client, path, waits, connects_at, is_away: false, open: None }
     }
 }
 
@@ -103,6 +111,8 @@ pub struct ChannelSubscription {
     waits: Waits,
     /// Not before: also where `next` is dropped and called again all the time.
     connects_at: Instant,
+    /// The server gave no answer, and that was told.
+    is_away: bool,
     open: Option<OpenChannel>,
 }
 
@@ -114,7 +124,8 @@ struct OpenChannel {
 }
 
 impl ChannelSubscription {
-    /// What comes next, however long that takes. Dropping the future loses nothing.
+    /// What comes next, however long that takes: a server that is away is told, and waited for.
+    /// Dropping the future loses nothing.
     ///
     /// # Errors
     /// A refusal that does not pass by itself, such as a wrong token or a wrong name.
@@ -122,9 +133,15 @@ impl ChannelSubscription {
         loop {
             if self.open.is_none() {
                 match self.connect().await {
-                    Ok(()) => return Ok(ChannelUpdate::Listening),
+                    Ok(()) => {
+                        self.is_away = false;
+                        return Ok(ChannelUpdate::Listening);
+                    }
                     Err(error) if error.may_pass() => {
                         self.connects_at = Instant::now() + self.waits.next(&error);
+                        if !std::mem::replace(&mut self.is_away, true) {
+                            return Ok(ChannelUpdate::Away { error: Arc::new(error) });
+                        }
                     }
                     Err(error) => return Err(error),
                 }

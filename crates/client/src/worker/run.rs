@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Worker;
@@ -27,6 +27,8 @@ pub(super) struct WorkerRun<T, H> {
     stop_limit: Duration,
     /// What the queue's workers are told.
     control: Option<QueueControl>,
+    /// The first question without an answer since the last answer.
+    away_since: Option<Instant>,
     /// A task for each job, from taken to settled.
     jobs: JoinSet<()>,
     /// The task that sends acknowledgements.
@@ -48,7 +50,8 @@ where
         sender.spawn(sending);
         let give_up = CancellationToken::new();
         let runner = Arc::new(JobRunner { worker, handler, acks, give_up: give_up.clone() });
-        Self { runner, concurrency, stop_limit, control: None, jobs: JoinSet::new(), acks: sender, give_up }
+        let (control, away_since, jobs) = (None, None, JoinSet::new());
+        Self { runner, concurrency, stop_limit, control, away_since, jobs, acks: sender, give_up }
     }
 
     pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
@@ -134,19 +137,28 @@ where
     fn heed(&mut self, mut polling: Polling, answer: Result<TakenJobs, Error>) -> Result<Polling, Error> {
         match answer {
             Ok(TakenJobs { jobs, control }) => {
+                self.away_since = None;
                 if self.control != control {
                     self.runner.tell(&Event::Control { control: control.clone() });
                     self.control = control;
                 }
                 self.begin(jobs);
             }
-            Err(error) if error.may_pass() => {
+            Err(error) if error.may_pass() && !self.gives_up_waiting() => {
                 let again_in = polling.hold_back(&error);
                 self.runner.tell(&Event::Away { error: Arc::new(error), again_in });
             }
             Err(error) => return Err(error),
         }
         Ok(polling)
+    }
+
+    /// The server gave no answer. A worker that is to end once its queue is empty waits for it only
+    /// as long as calls are tried; while handlers run, it waits on.
+    fn gives_up_waiting(&mut self) -> bool {
+        let since = *self.away_since.get_or_insert_with(Instant::now);
+        let worker = &self.runner.worker;
+        worker.until_empty && self.jobs.is_empty() && since.elapsed() >= worker.consumer.retry_for()
     }
 
     fn begin(&mut self, jobs: Vec<Job>) {

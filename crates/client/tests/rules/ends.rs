@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fieldpost_client::Client;
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -27,6 +28,22 @@ async fn a_server_that_goes_away_is_asked_again_until_it_is_back() {
     let events = running.events.all();
     assert_eq!(events, ["away", "away", "begun a", "done a"]);
     running.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_is_to_empty_a_queue_gives_a_server_up_that_stays_away() {
+    let stage = Stage::new(|asked| match (asked.verb(), asked.before) {
+        ("consume", 0) => Reply::Answer(200, jobs(&[("a", json!(1))])),
+        ("consume", _) => Reply::Break,
+        _ => all_acked(asked),
+    })
+    .await;
+    let client =
+        Client::builder(stage.url()).retry_for(Duration::from_millis(100)).build().expect("a client");
+    let worker = client.queue("shop", "mail").worker().until_empty();
+    let error = Running::start(worker, |_, _| async { Ok(()) }).ended().await.expect_err("it is away");
+    assert!(error.may_pass(), "{error}");
+    assert_eq!(stage.asked_to("ack").len(), 1, "what was begun is done");
 }
 
 #[tokio::test]

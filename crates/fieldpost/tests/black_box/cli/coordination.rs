@@ -6,6 +6,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::cli::rig::{PATIENCE, Rig, program, run};
+use crate::ports::free_ports;
 
 #[tokio::test]
 async fn a_lock_is_held_shown_and_let_go() {
@@ -103,4 +104,27 @@ async fn a_listener_shows_messages_as_they_come() {
 {"channel":"orders","message":{"id":3}}
 "#;
     assert_eq!(String::from_utf8_lossy(&output.stdout), expect);
+}
+
+#[tokio::test]
+async fn a_listener_tells_once_that_its_server_is_away_and_when_it_is_back() {
+    let [port] = free_ports();
+    let mut rig = Rig::start(&[("FIELDPOST_HTTP__LISTEN", &format!("127.0.0.1:{port}"))]).await;
+    let mut command = Command::from(program(rig.url()));
+    command.args(["channel", "listen", "shop", "orders", "--count", "1"]);
+    let mut child = command.kill_on_drop(true).spawn().expect("it runs");
+    let mut notes = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut note = async || {
+        let note = timeout(PATIENCE, notes.next_line()).await.expect("in time").expect("read");
+        note.expect("it goes on")
+    };
+    assert_eq!(note().await, "listening");
+    rig.kill().await;
+    let away = note().await;
+    assert!(away.contains(rig.url()) && away.ends_with("; waiting for it"), "{away}");
+    rig.start_again().await;
+    assert_eq!(note().await, "connected again: messages may have been missed");
+    rig.out("channel publish shop orders 1");
+    let output = timeout(PATIENCE, child.wait_with_output()).await.expect("in time").expect("awaited");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "orders  1\n");
 }

@@ -90,6 +90,15 @@ fn a_server_that_is_not_there_ends_with_3() {
 }
 
 #[test]
+fn a_lock_is_waited_for_where_a_server_is_away_and_that_is_told() {
+    let granted = answer("200 OK", "", r#"{"owner":"o","fence":"7"}"#);
+    let scripted = Scripted::new(vec![String::new(), granted, answer("204 No Content", "", "")]);
+    check(&scripted.url, "lock run shop report -- true", 0, &["the connection broke", "waiting for it"]);
+    let asked = scripted.asked();
+    assert!(asked[1].head.starts_with("POST /v1/locks/shop/report HTTP"), "{asked:?}");
+}
+
+#[test]
 fn somebody_else_who_answers_ends_with_3() {
     for (answer, says) in [
         (answer("200 OK", "", "<html>hello</html>"), "not a Fieldpost server"),
