@@ -187,7 +187,8 @@ struct Lines {
 
 impl Default for Lines {
     fn default() -> Self {
-        let codec = LinesCodec::new_with_max_length(NDJSON_LINE_BYTES_MAX);
+        // A line end is LF or CRLF, and is no part of the line.
+        let codec = LinesCodec::new_with_max_length(NDJSON_LINE_BYTES_MAX + 1);
         Self { codec, buffer: BytesMut::new(), number: 0 }
     }
 }
@@ -209,6 +210,7 @@ impl Lines {
     ) -> Option<(u64, Line)> {
         loop {
             let line = match cut(&mut self.codec, &mut self.buffer) {
+                Ok(Some(line)) if line.len() > NDJSON_LINE_BYTES_MAX => Err(too_long()),
                 Ok(line) => Ok(line?),
                 Err(error) => Err(unreadable(&error)),
             };
@@ -223,12 +225,13 @@ impl Lines {
 
 fn unreadable(error: &LinesCodecError) -> Problem {
     match error {
-        LinesCodecError::MaxLineLengthExceeded => {
-            let detail = format!("a line has at most {NDJSON_LINE_BYTES_MAX} bytes");
-            Problem::not_allowed("line_too_long", detail)
-        }
+        LinesCodecError::MaxLineLengthExceeded => too_long(),
         LinesCodecError::Io(_) => Problem::unreadable("the line is not UTF-8; it must be JSON"),
     }
+}
+
+fn too_long() -> Problem {
+    Problem::not_allowed("line_too_long", format!("a line has at most {NDJSON_LINE_BYTES_MAX} bytes"))
 }
 
 #[cfg(test)]
@@ -262,6 +265,12 @@ mod tests {
         check(&[b"\xff\nb\n"], &[(1, Err("unreadable")), (2, Ok("b"))]);
         check(&[&long, b"more", b"\nb"], &[(1, Err("line_too_long")), (2, Ok("b"))]);
         check(&[b"a\n", &long], &[(1, Ok("a")), (2, Err("line_too_long"))]);
-        assert_eq!(cut(&[&long[1..], b"\n"])[0].1.as_ref().map(String::len), Ok(NDJSON_LINE_BYTES_MAX));
+        check(&[&long, b"\nb"], &[(1, Err("line_too_long")), (2, Ok("b"))]);
+        check(&[&long, b"\r\nb"], &[(1, Err("line_too_long")), (2, Ok("b"))]);
+        for end in [&b"\n"[..], b"\r\n", b"\r", b""] {
+            let cut = cut(&[&long[1..], end]);
+            assert_eq!(cut[0].1.as_ref().map(String::len), Ok(NDJSON_LINE_BYTES_MAX), "{end:?}");
+            assert_eq!(cut.len(), 1, "{end:?}");
+        }
     }
 }
