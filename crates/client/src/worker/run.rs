@@ -154,7 +154,7 @@ where
     }
 
     /// The server gave no answer. A worker that is to end once its queue is empty waits for it only
-    /// as long as calls are tried; while handlers run, it waits on.
+    /// as long as calls are tried. While handlers run, it waits on.
     fn gives_up_waiting(&mut self) -> bool {
         let since = *self.away_since.get_or_insert_with(Instant::now);
         let worker = &self.runner.worker;
