@@ -231,21 +231,21 @@ impl Forwarder {
                 shared.log.forget_call(&self.destination);
                 ForwardStep::Moved
             }
-            ForwardVerdict::Refused(reason) => {
-                let refused: Vec<_> = records.iter().map(|stored| (&stored.record, &reason)).collect();
-                match shared.refused.add(&refused, now()) {
-                    Ok(()) => {
-                        tracing::warn!(
-                            destination = %self.destination, code = reason.code, detail = reason.detail,
-                            "refused for good"
-                        );
-                        self.done(records, items_of(records));
-                        ForwardStep::Moved
-                    }
-                    Err(error) => self.later(format!("refused.ndjson: {error}"), None),
-                }
-            }
+            ForwardVerdict::Refused(reason) => self.refused(records, &reason),
         }
+    }
+
+    /// The server takes these in no call: they go to the file of what was refused.
+    fn refused(&mut self, records: &[StoredRecord], reason: &RefusalReason) -> ForwardStep {
+        let refused: Vec<_> = records.iter().map(|stored| (&stored.record, reason)).collect();
+        if let Err(error) = self.shared.refused.add(&refused, now()) {
+            return self.later(format!("refused.ndjson: {error}"), None);
+        }
+        tracing::warn!(
+            destination = %self.destination, code = reason.code, detail = reason.detail, "refused for good"
+        );
+        self.done(records, items_of(records));
+        ForwardStep::Moved
     }
 
     /// The next one is another call, and its jobs count their delays from then. That is saved:
