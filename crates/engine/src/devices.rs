@@ -7,6 +7,7 @@ pub mod input;
 pub mod intake;
 pub mod lanes;
 pub mod partition;
+pub(crate) mod quarantine_budget;
 pub mod sessions;
 pub mod stale_clients;
 pub(crate) mod stats;

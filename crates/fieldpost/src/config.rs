@@ -261,7 +261,7 @@ pub(crate) struct Jobs {
 /// `[quarantine]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quarantine {
-    /// How much the refused reports may take; the oldest go first.
+    /// How much the refused reports of all devices may take together; the oldest go first.
     pub bytes_max: u64,
     /// How long a refused report is kept.
     pub age_max: Duration,

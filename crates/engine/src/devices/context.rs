@@ -11,6 +11,7 @@ use records::Batch;
 
 use super::effect::{DeviceEffect, GivenUp, OutcomeGivenUp};
 use super::lanes::{DueLanes, DueWork};
+use super::quarantine_budget::QuarantineBudget;
 use super::sessions::{PresenceChange, SessionTable};
 use super::stale_clients::StaleClients;
 use super::stats::AllDeviceStats;
@@ -41,6 +42,8 @@ pub struct DeviceContext {
     pub(crate) stats: AllDeviceStats,
     /// The devices by their attributes.
     pub(crate) fleet: Arc<FleetIndexes>,
+    /// The refused reports.
+    pub(super) quarantine: Arc<QuarantineBudget>,
     /// The sessions that the edges have told of.
     pub(crate) sessions: SessionTable,
     /// Polls that have waited, or wait.
@@ -79,6 +82,7 @@ impl DeviceContext {
             followers,
             notices,
             stats: AllDeviceStats::default(),
+            quarantine: Arc::new(QuarantineBudget::new(partitions)),
             sessions: SessionTable::new(partitions),
             polls: AtomicU64::new(0),
             downlink: OnceLock::new(),

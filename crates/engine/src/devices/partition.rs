@@ -44,6 +44,7 @@ use watch::{Connections, Noticed, Watch};
 use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::{CommandInput, DeviceInput, Repeatable};
+use crate::devices::quarantine_budget::QuarantineChanges;
 use crate::devices::stats::DeviceStats;
 use crate::jobs_part::{HasJobs, JobsPart};
 use crate::kernel::fetch::Fetch;
@@ -141,6 +142,8 @@ struct DeviceStepPart {
     indexed: Vec<IndexChange>,
     /// What is gathered for copies.
     gathered: BegunRows,
+    /// Refused reports that came or were discarded.
+    quarantine: QuarantineChanges,
     /// Outcomes that were given up.
     outcomes_given_up: BTreeMap<OutcomeLane, u64>,
 }
@@ -217,7 +220,8 @@ impl Machine for DevicePartition {
         let days_are_over = (self.head.seq > 0).then(next_move).flatten();
         let own =
             [self.watch.next_wakeup(now), self.jobs.next_wakeup(), self.commands.next_wakeup(&self.jobs)];
-        let kept = [self.quarantine.next_wakeup(), self.answers.next_wakeup(), days_are_over];
+        let quarantine = self.quarantine.next_wakeup(&self.settings.keep);
+        let kept = [quarantine, self.answers.next_wakeup(), days_are_over];
         own.into_iter().chain(kept).flatten().min()
     }
 }
@@ -266,8 +270,7 @@ impl DevicePartition {
         };
         // Behind what time brings: a command whose time has come takes its place before lanes open.
         let searches = self.sweep_reach(step)? | self.check_sessions(step)?;
-        let too_old = self.shrink_quarantine(step);
-        Ok(searches || too_old || more_is_due || self.backlog.is_some())
+        Ok(searches || more_is_due || self.backlog.is_some())
     }
 
     /// What a request asks that may come again: done once, and the answer is kept with it.
@@ -358,6 +361,7 @@ impl DevicePartition {
     /// Ends the step: its changes become one batch.
     fn seal(&mut self, mut step: DeviceStep<'_>, more: bool) -> Result<Step<DeviceEffect>, StoreError> {
         self.write_counts(&mut step)?;
+        let more = self.shrink_quarantine(&mut step) || more;
         self.write_gathered(&mut step);
         self.tell_lost(&mut step);
         step.own.left_groups.drain(..).for_each(|group| self.groups.leave(group));

@@ -26,6 +26,7 @@ use super::report_outbox::{ReportOutbox, tell_loaded};
 use super::stale::stale_pairs;
 use super::{DevicePartition, DeviceStep, DeviceStepPart, LoadedChange};
 use crate::devices::context::DeviceContext;
+use crate::devices::quarantine_budget::KeptReports;
 use crate::devices::stats::DeviceStats;
 use crate::kernel::fetch::FromStore;
 use crate::kernel::hashed::HashMap;
@@ -73,7 +74,7 @@ impl DevicePartition {
             jobs,
             pairs: NotificationStates::default(),
             stale: HashMap::default(),
-            quarantine: quarantine_of(store, settings),
+            quarantine: Quarantine::new(&context.quarantine, &KeptReports::default()),
             groups: DeviceGroups::default(),
             counts_at_hand: HashMap::default(),
             addresses: HashMap::default(),
@@ -97,7 +98,10 @@ impl DevicePartition {
         partition.stale = stale_pairs(partition.pairs.values());
         partition.load_jobs(collected.jobs, now, store);
         partition.outbox.load(&*view)?;
+        // What others go by is told only once nothing can fail any more.
         tell_loaded(id, &partition.outbox, context);
+        partition.quarantine = Quarantine::new(&context.quarantine, &collected.quarantined);
+        context.quarantine.replace(id, collected.quarantined);
         Ok(OpenedPartition { partition, orphans: collected.orphans })
     }
 
@@ -124,7 +128,7 @@ impl DevicePartition {
             DeviceResident::NotificationState(pair) => collected.pairs.push(*pair),
             DeviceResident::Job(head) => collected.jobs.push(*head),
             DeviceResident::ReportIds(slot, ids) => self.devices.set_report_ids(slot, ids),
-            DeviceResident::Quarantined(key, cost) => self.quarantine.push(key, cost),
+            DeviceResident::Quarantined(key, cost) => collected.quarantined.push(key, cost),
         }
     }
 
@@ -151,12 +155,6 @@ impl DevicePartition {
     }
 }
 
-/// An empty quarantine that may take a partition's share.
-fn quarantine_of(store: &dyn Store, settings: &Settings) -> Quarantine {
-    let share = settings.keep.quarantine_bytes_max / u64::from(store.partitions().max(1));
-    Quarantine::new(share, settings.keep.quarantined)
-}
-
 /// What never ran before has nothing to forgive after a start.
 fn watch_settings(settings: &Settings, seq: u64) -> watch::Settings {
     watch::Settings {
@@ -174,4 +172,5 @@ struct Collected {
     orphans: HashSet<Incarnation>,
     pairs: Vec<NotificationState>,
     jobs: Vec<JobHead>,
+    quarantined: KeptReports,
 }

@@ -1,64 +1,49 @@
 //! Refused reports as they were received: kept up to a size and an age, the oldest go first.
+//!
+//! What a step adds and discards is taken in at its end, when it can no longer fail: the other
+//! partitions go by it.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+use std::sync::Arc;
 
 use base::{EntityId, Incarnation, Problem, Timestamp, WayIn};
 use records::{Op, QuarantineKey, Quarantined};
 
 use super::{DevicePartition, DeviceStep};
 use crate::devices::input::RefusedMessage;
+use crate::devices::quarantine_budget::{KeptReports, LOOKED_AT_EVERY, QuarantineBudget};
 use crate::kernel::reply::Stop;
+use crate::settings::Keep;
 
 /// What distinguishes the ids of refused reports from others.
 const CAUSE_REFUSED: u64 = 3;
-/// Refused reports that one step drops for their age at most; what is left goes with the next.
-const DROPPED_AT_ONCE: usize = 500;
 
-/// What a partition has in quarantine, by key and cost, oldest first.
+/// What a partition has in quarantine.
 #[derive(Debug)]
 pub(super) struct Quarantine {
-    kept: VecDeque<(QuarantineKey, u32)>,
-    bytes: u64,
-    bytes_max: u64,
-    age_max: Duration,
+    /// It knows what there is.
+    budget: Arc<QuarantineBudget>,
+    count: usize,
+    oldest_at: Option<Timestamp>,
+    /// When it was last looked at.
+    looked_at: Timestamp,
 }
 
 impl Quarantine {
-    pub(super) fn new(bytes_max: u64, age_max: Duration) -> Self {
-        Self { kept: VecDeque::new(), bytes: 0, bytes_max, age_max }
+    /// With what there is once the partition is loaded.
+    pub(super) fn new(budget: &Arc<QuarantineBudget>, kept: &KeptReports) -> Self {
+        let (count, oldest_at) = (kept.len(), kept.oldest_at());
+        Self { budget: Arc::clone(budget), count, oldest_at, looked_at: Timestamp(0) }
     }
 
     /// How many refused reports it has.
     pub(super) fn len(&self) -> usize {
-        self.kept.len()
+        self.count
     }
 
-    /// Adds the newest.
-    pub(super) fn push(&mut self, key: QuarantineKey, cost: u32) {
-        self.kept.push_back((key, cost));
-        self.bytes += u64::from(cost);
-    }
-
-    fn remove(&mut self, key: QuarantineKey) -> bool {
-        let Ok(at) = self.kept.binary_search_by_key(&key, |(key, _)| *key) else { return false };
-        if let Some((_, cost)) = self.kept.remove(at) {
-            self.bytes -= u64::from(cost);
-        }
-        true
-    }
-
-    /// The oldest, if there is too much, or if it is too old.
-    fn pop(&mut self, now: Timestamp) -> Option<QuarantineKey> {
-        let too_much = self.bytes > self.bytes_max;
-        let (key, cost) = self.kept.pop_front_if(|(key, _)| too_much || key.at.after(self.age_max) <= now)?;
-        self.bytes -= u64::from(cost);
-        Some(key)
-    }
-
-    /// When the oldest is too old.
-    pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
-        self.kept.front().map(|(key, _)| key.at.after(self.age_max))
+    /// When the oldest is too old, or others may have taken its room.
+    pub(super) fn next_wakeup(&self, keep: &Keep) -> Option<Timestamp> {
+        let oldest_at = self.oldest_at?;
+        Some(oldest_at.after(keep.quarantined).min(self.looked_at.after(LOOKED_AT_EVERY)))
     }
 }
 
@@ -85,30 +70,39 @@ impl DevicePartition {
                 payload: message.payload,
                 cut: message.cut,
             };
-            self.quarantine.push(id.into(), report.cost());
+            step.own.quarantine.added.push((id.into(), report.cost()));
             step.push(Op::PutQuarantined(Box::new(report)));
         }
-        self.shrink_quarantine(step);
     }
 
     pub(super) fn discard(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
         let key = QuarantineKey::from(id);
+        let is_there =
+            self.quarantine.budget.has(self.id, key) && !step.own.quarantine.discarded.contains(&key);
         // Whoever knows the id was told it when it was durable; another id may have the same key.
         let found = step.fetch.view()?.quarantined_one(key)?;
-        if found.is_none_or(|found| found.id != id) || !self.quarantine.remove(key) {
+        if found.is_none_or(|found| found.id != id) || !is_there {
             let detail = "there is no refused report of that id; it may have been too old to be kept";
             return Err(Problem::unknown("unknown_quarantined", detail).into());
         }
+        step.own.quarantine.discarded.push(key);
         step.push(Op::DeleteQuarantined(key));
         Ok(())
     }
 
-    /// Drops what is too much or too old. Whether there may be more of it.
+    /// Drops what has no room or is too old. Whether there may be more of it. From here on the step
+    /// must not fail.
     pub(super) fn shrink_quarantine(&mut self, step: &mut DeviceStep<'_>) -> bool {
-        for _ in 0..DROPPED_AT_ONCE {
-            let Some(key) = self.quarantine.pop(step.now) else { return false };
-            step.push(Op::DeleteQuarantined(key));
+        self.quarantine.looked_at = step.now;
+        let changes = std::mem::take(&mut step.own.quarantine);
+        if self.quarantine.count == 0 && changes.added.is_empty() {
+            return false;
         }
-        true
+        let (keep, now) = (&self.settings.keep, step.now);
+        let is_too_old = |at: Timestamp| at.after(keep.quarantined) <= now;
+        let left = self.quarantine.budget.change(self.id, changes, keep.quarantine_bytes_max, is_too_old);
+        (self.quarantine.count, self.quarantine.oldest_at) = (left.count, left.oldest_at);
+        step.batch.ops.extend(left.dropped.into_iter().map(Op::DeleteQuarantined));
+        left.more
     }
 }

@@ -52,3 +52,17 @@ async fn a_report_is_handed_in_again_when_its_device_is_there() {
     assert_eq!(rig.json("POST", &replay, "").await.text("code"), "unknown_quarantined");
     assert_eq!(rig.feed("/v1/quarantine", 2).await.len(), 2);
 }
+
+#[tokio::test]
+async fn one_device_may_take_all_of_the_room() {
+    let rig = Rig::start(&[("FIELDPOST_QUARANTINE__MAX_BYTES", "64KB")]).await;
+    let refused = async |length: usize, number: usize| {
+        let body = json!({"device_id": "0xB", "data": format!("{number:0length$}")}).to_string();
+        assert_eq!(rig.json("POST", "/v1/reports", &body).await.text("code"), "unknown_device");
+    };
+    refused(4_000, 0).await;
+    for number in 1..=36 {
+        refused(900, number).await;
+    }
+    rig.feed("/v1/quarantine?limit=100", 37).await;
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use base::{DeviceId, Incarnation, Timestamp};
+use base::{DeviceId, Incarnation, PartitionId, Timestamp};
 use engine::{DevicePatch, NewDevice, Patch, Settings};
 use records::{Connection, DeliveryKey, DeviceSlot, EventKind, KeptFrom, Metric};
 
@@ -45,8 +45,7 @@ pub(crate) struct Partition {
     /// From when on history is in the lists.
     pub(crate) kept: KeptFrom,
     pub(crate) counts: Counts,
-    /// How many partitions there are: what they share, they share alike.
-    pub(super) partitions: u16,
+    pub(crate) id: PartitionId,
     /// Attempts whose ends were recorded in this step, or before it when the partition was loaded.
     pub(super) recorded: Vec<(DeliveryKey, u32)>,
     /// Deliveries whose next attempt was put somewhere in this step, and where it may be.
@@ -66,7 +65,7 @@ pub(crate) struct Partition {
 pub(crate) type Answers = Vec<(CallId, Expected)>;
 
 impl Partition {
-    pub(crate) fn new(settings: Arc<Settings>, partitions: u16) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, id: PartitionId) -> Self {
         Self {
             listening: Listening::new(settings.ways_configured),
             settings,
@@ -77,7 +76,7 @@ impl Partition {
             counted: Counted::default(),
             kept: KeptFrom::EVER,
             counts: Counts::default(),
-            partitions,
+            id,
             recorded: Vec::new(),
             moves: BTreeMap::new(),
             unused_slot: DeviceSlot(0),

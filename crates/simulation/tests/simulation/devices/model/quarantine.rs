@@ -1,9 +1,9 @@
 //! Refused reports, kept as the contract words it: as they were received, up to a size and an age;
-//! the oldest go first.
+//! the oldest of all partitions go first.
 
 use std::sync::Arc;
 
-use base::{EntityId, WayIn};
+use base::{EntityId, PartitionId, Timestamp, WayIn};
 use engine::devices::input::RefusedMessage;
 use records::{QuarantineKey, Quarantined};
 
@@ -13,7 +13,7 @@ use crate::harness::violation::{Checked, Invariant};
 
 /// What a refused report counts for beside its texts, in bytes.
 const BEING_THERE_BYTES: usize = 256;
-/// Refused reports that go at once at most.
+/// Refused reports that go at once at most, beside as many as came.
 const DROPPED_AT_ONCE: usize = 500;
 
 /// A partition's refused reports.
@@ -23,6 +23,11 @@ pub(crate) struct Quarantine {
     pub(crate) kept: Vec<Arc<Quarantined>>,
     /// The latest that ever was: no id comes twice.
     latest: Option<QuarantineKey>,
+    /// What the other partitions have in this step, which counts for the limit too: when each was
+    /// refused, where, and what it counts for.
+    pub(crate) elsewhere: Vec<(Timestamp, PartitionId, u64)>,
+    /// How many came in this step.
+    added: usize,
 }
 
 /// What a refused report counts for in the limit, in bytes.
@@ -61,9 +66,9 @@ impl Partition {
             })?;
             self.quarantine.latest = Some(key);
             self.quarantine.kept.push(Arc::new(found));
+            self.quarantine.added += 1;
             self.counts.quarantined += 1;
         }
-        self.shrink_quarantine();
         Ok(())
     }
 
@@ -78,22 +83,31 @@ impl Partition {
         Ok(())
     }
 
-    /// The oldest go while there are too many, or while they are too old.
+    /// The partition's oldest go while they have no room beside what is newer anywhere, or while
+    /// they are too old. The newest of all always has room.
     pub(super) fn shrink_quarantine(&mut self) {
-        let keep = &self.settings.keep;
-        let bytes_max = keep.quarantine_bytes_max / u64::from(self.partitions);
-        for _ in 0..DROPPED_AT_ONCE {
-            let Some(oldest) = self.quarantine.kept.first() else { return };
-            let bytes: u64 = self.quarantine.kept.iter().map(|report| u64::from(cost(report))).sum();
-            let is_old = oldest.id.at.after(keep.quarantined) <= self.now;
-            if bytes > bytes_max {
+        let (keep, at_once) = (&self.settings.keep, DROPPED_AT_ONCE + self.quarantine.added);
+        self.quarantine.added = 0;
+        for _ in 0..at_once {
+            let Some((oldest, others)) = self.quarantine.kept.split_first() else { return };
+            let at = oldest.id.at;
+            let here = others.iter().map(|report| u64::from(cost(report)));
+            let elsewhere = self.quarantine.elsewhere.iter();
+            let elsewhere = elsewhere.filter(|(other, partition, _)| (*other, *partition) > (at, self.id));
+            let newer = here.chain(elsewhere.map(|(_, _, cost)| *cost)).sum::<u64>();
+            if newer > 0 && newer + u64::from(cost(oldest)) > keep.quarantine_bytes_max {
                 self.counts.quarantine_overflows += 1;
-            } else if is_old {
+            } else if at.after(keep.quarantined) <= self.now {
                 self.counts.quarantine_expiries += 1;
             } else {
                 return;
             }
             self.quarantine.kept.remove(0);
         }
+    }
+
+    /// What the partition has, as the others count it.
+    pub(crate) fn quarantined(&self) -> impl Iterator<Item = (Timestamp, PartitionId, u64)> {
+        self.quarantine.kept.iter().map(|report| (report.id.at, self.id, u64::from(cost(report))))
     }
 }

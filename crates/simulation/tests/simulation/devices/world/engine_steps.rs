@@ -1,7 +1,7 @@
 //! The steps of the engine: a partition's and the registry's, and answers on their way back. The
 //! model follows each.
 
-use base::PartitionId;
+use base::{PartitionId, Timestamp};
 
 use super::World;
 use super::calls::{Answer, Call, Then, compare};
@@ -9,6 +9,7 @@ use crate::devices::counts::Counts;
 use crate::devices::meant::Meant;
 use crate::devices::model::Expected;
 use crate::devices::model::evidence::Evidence;
+use crate::devices::model::partition::Partition;
 use crate::harness::port::{AnyPort, Stepped};
 use crate::harness::violation::{Checked, Invariant};
 use crate::harness::workload::Workload;
@@ -25,7 +26,9 @@ impl World {
         };
         let has_unfinished = port.runner.has_unfinished();
         let head = batch.as_ref().map(|batch| batch.head.clone());
+        let elsewhere = self.quarantined_elsewhere(partition);
         let track = &mut self.model[usize::from(partition.0)];
+        track.present.quarantine.elsewhere = elsewhere;
         let mut evidence = Evidence::of(batch);
         count_events(&mut self.counts, &evidence, &inputs);
         let answers = track.present.step(now, &inputs, &mut evidence, more)?;
@@ -51,6 +54,12 @@ impl World {
             self.expectations.expect(call, partition, seq, expected);
         }
         self.take_answers()
+    }
+
+    /// The refused reports of the other partitions.
+    fn quarantined_elsewhere(&self, partition: PartitionId) -> Vec<(Timestamp, PartitionId, u64)> {
+        let others = self.model.iter().map(|track| &track.present).filter(|other| other.id != partition);
+        others.flat_map(Partition::quarantined).collect()
     }
 
     /// One step of the registry.

@@ -51,13 +51,13 @@ impl Workload for World {
     const NEXT_MS_MAX: i64 = i64::MAX;
 
     fn new(plan: FleetPlan, machine: &Rc<Machine>) -> Self {
-        let (settings, partitions) = (&plan.settings, machine.plan.partitions);
+        let settings = &plan.settings;
         let syncs_later = machine.plan.sync_interval().is_some();
-        let partition = || Track::new(Partition::new(Arc::clone(settings), partitions), syncs_later);
+        let partition = |id| Track::new(Partition::new(Arc::clone(settings), PartitionId(id)), syncs_later);
         Self {
             machine: Rc::clone(machine),
             server: None,
-            model: (0..partitions).map(|_| partition()).collect(),
+            model: (0..machine.plan.partitions).map(partition).collect(),
             registry: Track::new(Registry::new(), syncs_later),
             breakers: Breakers::default(),
             expectations: Expectations::new(),
