@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use base::{DeviceId, Incarnation, Timestamp};
-use records::{Counts, CountsKey, Delivery, DeviceProfile, DeviceSlot, Event, JobId};
+use base::{DeviceId, EntityId, Incarnation, Timestamp};
+use records::{Counts, CountsKey, DeviceProfile, DeviceSlot, Event, JobId};
 use store::{FeedFilter, Page, StoreError};
 
 use crate::kernel::fetch::Fetch;
@@ -16,16 +16,19 @@ pub(super) struct PendingRecords {
     /// What jobs carry.
     pub(super) bodies: PendingWrites<JobId, Arc<[u8]>>,
     pub(super) newest_events: PendingWrites<DeviceSlot, Arc<Event>>,
+    /// The newest deliveries of devices and clients that were cancelled.
+    pub(super) newest_cancelled: PendingWrites<(DeviceSlot, Incarnation), EntityId>,
     pub(super) counts: PendingWrites<CountsKey, Counts>,
 }
 
 impl PendingRecords {
     /// All batches up to `seq` are durable.
     pub(super) fn settle(&mut self, seq: u64) {
-        let Self { profiles, bodies, newest_events, counts } = self;
+        let Self { profiles, bodies, newest_events, newest_cancelled, counts } = self;
         profiles.settle(seq);
         bodies.settle(seq);
         newest_events.settle(seq);
+        newest_cancelled.settle(seq);
         counts.settle(seq);
     }
 }
@@ -41,9 +44,9 @@ pub(super) fn newest_delivery(
     fetch: &dyn Fetch,
     slot: DeviceSlot,
     client: Incarnation,
-) -> Result<Option<Delivery>, StoreError> {
+) -> Result<Option<EntityId>, StoreError> {
     let whose = FeedFilter { device: Some(slot), client: Some(client) };
-    Ok(fetch.view()?.deliveries(whose, newest(), &|_| true)?.pop())
+    Ok(fetch.view()?.deliveries(whose, newest(), &|_| true)?.pop().map(|delivery| delivery.id))
 }
 
 /// The newest item of a feed.

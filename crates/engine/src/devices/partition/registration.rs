@@ -140,6 +140,9 @@ impl DevicePartition {
         while let Some(job) = self.jobs.by_alias(line, alias).map(|head| head.id) {
             self.jobs.cancel(job, &mut step.jobs());
         }
+        let waits = pair.pending.or(pair.failed).map(|waiting| waiting.delivery);
+        let newest = waits.or(pair.in_flight.as_ref().map(|flight| flight.delivery));
+        self.pending.newest_cancelled.put(step.seq, (slot, client), newest);
         let pending = pair.pending.map(|waiting| (waiting.delivery, waiting.attempts));
         // How the attempt under way ends is not recorded any more, so it is no attempt.
         let in_flight = pair.in_flight.map(|flight| (flight.delivery, flight.attempts - 1));

@@ -90,20 +90,21 @@ impl DevicePartition {
         Ok(())
     }
 
-    /// A notification that was delivered goes out again under a new id.
+    /// A notification that was delivered goes out again under a new id, with the present picture:
+    /// the device may have changed while nobody was linked.
     fn repeat(&mut self, delivery: &Delivery, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
         let place = (delivery.slot, delivery.client);
-        let newest = pending::newest_delivery(step.fetch, place.0, place.1)?;
-        if newest.is_some_and(|newest| newest.id != delivery.id)
-            || self.state(place.0).sequence != delivery.sequence
-        {
+        let read = || pending::newest_delivery(step.fetch, place.0, place.1);
+        let newest = self.pending.newest_cancelled.get_or_read(&place, read)?;
+        if newest.is_some_and(|newest| newest != delivery.id) {
             return Err(superseded().into());
         }
-        let previous = self.newest_event(place.0, step)?.and_then(|(_, previous)| previous);
+        // The event may be too old to be kept.
+        let (kind, previous) = self.newest_event(place.0, step)?.unwrap_or((delivery.kind, None));
         let mut again = notification_state::new(place.0, place.1);
-        notification_state::add_event(&mut again, delivery.kind, previous.as_ref());
+        notification_state::add_event(&mut again, kind, previous.as_ref());
         self.pairs.insert(place, again);
-        let told = (delivery.kind, delivery.sequence);
+        let told = (kind, self.state(place.0).sequence);
         self.queue_notification(place.0, place.1, told, Some(delivery.id), step);
         Ok(())
     }

@@ -354,6 +354,19 @@ fn a_waiting_delivery_can_be_sent_now_and_a_delivered_one_again() {
 }
 
 #[test]
+fn the_newest_delivery_is_sent_again_though_the_device_changed_while_nobody_was_linked() {
+    let (mut rig, first) = Rig::with_attempt();
+    rig.ended(&first, status(200));
+    rig.link("0xA", false).expect("unlinked");
+    rig.report("0xA", number(0));
+    rig.link("0xA", true).expect("linked");
+    rig.retry(first.delivery).expect("accepted");
+    let again = rig.notifies("changed 0xA lock value=0 previous=1 seq=2 types=[Changed] skipped=0 online");
+    let resent = rig.all_deliveries().into_iter().find(|delivery| delivery.id == again.delivery);
+    assert_eq!(resent.expect("a delivery of its own").resend_of, Some(first.delivery));
+}
+
+#[test]
 fn the_client_is_named_in_the_history_as_it_was_linked() {
     let rig = Rig::with_change();
     let delivery = rig.all_deliveries().remove(0);

@@ -316,19 +316,19 @@ impl Partition {
     ) -> Checked<Result<(), &'static str>> {
         let found = self.deliveries.iter().position(|delivery| delivery.id == id);
         let Some(number) = found.filter(|_| self.lists(id)) else { return Ok(Err("unknown_delivery")) };
-        let Delivery { slot, client, kind, sequence, device, .. } = self.deliveries[number].clone();
-        let previous = self.devices.get(&device).and_then(|device| self.events_of(device).last());
-        let previous = previous.and_then(|event| event.previous.clone());
+        let Delivery { slot, client, kind, device, .. } = self.deliveries[number].clone();
+        // What it tells is what there is now, also where that came while nobody was linked.
+        let event = self.devices.get(&device).and_then(|device| self.events_of(device).last());
+        let (kind, previous) = event.map_or((kind, None), |event| (event.kind, event.previous.clone()));
         let known = self.devices.get_mut(&device).filter(|device| device.slot == slot);
         let Some(known) = known.filter(|device| device.links.contains(&client)) else {
             return Ok(Err("not_linked"));
         };
-        let newest_event = known.sequence;
         let pair = known.pairs.entry(client).or_default();
         let flight = pair.flight.as_ref().map(|flight| flight.delivery);
         let of_pair = |delivery: &Delivery| (delivery.slot, delivery.client) == (slot, client);
         let newest = self.deliveries.iter().rposition(of_pair);
-        let outdated = newest != Some(number) || newest_event != sequence;
+        let outdated = newest != Some(number);
         let answer = if pair.pending == Some(number) {
             self.due_now(number);
             Ok(())
