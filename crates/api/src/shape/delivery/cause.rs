@@ -83,7 +83,9 @@ fn of_status(code: u16) -> String {
         401 | 403 => "refuses the request; check that it verifies with the client's present secret",
         404 | 405 => "has nothing to post to at that path; correct the client's URL",
         408 | 504 => "waited too long for something itself; look into its log",
-        410 => "wants nothing more, so the client was disabled; enable it when the receiver is there again",
+        410 => {
+            "wants nothing more; a client whose notification is answered so is disabled until it is enabled"
+        }
         413 => "takes no body of that size; raise its limit",
         429 => "gets too many requests; the notification is retried later, so raise its limit if that lasts",
         400..=499 => "does not accept the notification; the answer may say why",
@@ -118,6 +120,8 @@ mod tests {
         check(None, Some(E::NameUnresolved), None, Some("does not resolve"));
         check(Some(302), None, None, Some("not followed"));
         check(Some(401), None, None, Some("secret"));
+        // A test post, and one to the URL of before, leave the client enabled.
+        check(Some(410), None, None, Some("a client whose notification is answered so is disabled"));
         check(Some(418), None, None, Some("418"));
         check(Some(500), None, None, Some("webhook-id"));
         check(Some(700), None, None, Some("no success"));
