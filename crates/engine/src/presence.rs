@@ -69,13 +69,18 @@ impl Presence {
         Self { engine }
     }
 
-    /// A session of a device began.
+    /// A session of a device began. It is the device's own only if that is of one of these kinds.
     ///
     /// # Errors
     /// When the server is not accepting; the same for every call.
-    pub async fn connected(&self, device: DeviceId, session: Session) -> Result<(), NotAccepting> {
+    pub async fn connected(
+        &self,
+        device: DeviceId,
+        kinds: KindSet,
+        session: Session,
+    ) -> Result<(), NotAccepting> {
         let since = self.engine.clock().now();
-        self.tell(PresenceChange::Connected(device.clone(), session, since), &device).await
+        self.tell(PresenceChange::Connected(device.clone(), kinds, session, since), &device).await
     }
 
     /// A session of a device ended, and with it its reach.

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use base::DeviceId;
-use engine::presence::Session;
+use engine::presence::{KindSet, Session};
 use serde_json::{Value as Json, json};
 
 use crate::rig::Server;
@@ -37,7 +37,7 @@ async fn connect(server: &Server, device: &str) {
     server
         .engine
         .presence()
-        .connected(device, Session { number: 1, address: None, label: None })
+        .connected(device, KindSet::Any, Session { number: 1, address: None, label: None })
         .await
         .expect("told");
 }

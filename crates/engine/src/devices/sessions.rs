@@ -8,13 +8,13 @@ use records::{DeviceProfile, DisconnectReason};
 use smallvec::SmallVec;
 
 use crate::kernel::hashed::HashMap;
-use crate::presence::{LoginDevices, Reach, Session};
+use crate::presence::{KindSet, LoginDevices, Reach, Session};
 
 /// What an edge tells of its sessions.
 #[derive(Clone, Debug)]
 pub enum PresenceChange {
-    /// A session of a device began then.
-    Connected(DeviceId, Session, Timestamp),
+    /// A session of a device began then; its own only if the device is of one of these kinds.
+    Connected(DeviceId, KindSet, Session, Timestamp),
     /// A session of a device ended.
     Disconnected(DeviceId, u64, DisconnectReason),
     /// A session names the topic of a device's commands, or no longer.
@@ -30,6 +30,8 @@ pub(super) struct Present {
     /// Where it is and since when, if the session is the device's own; what only reaches the device
     /// may be another's.
     pub(super) own: Option<(Session, Timestamp)>,
+    /// It is the own one only of a device of these kinds.
+    own_kinds: KindSet,
     /// The device lacks the label of the session's login: while that is so, the session is not its
     /// own.
     is_barred: bool,
@@ -55,9 +57,12 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(super) fn apply(&mut self, change: &PresenceChange) {
         match change {
-            PresenceChange::Connected(device, session, since) => {
+            PresenceChange::Connected(device, kinds, session, since) => {
                 let present = self.present(device, session.number);
-                (present.own, present.is_barred) = (Some((session.clone(), *since)), false);
+                // Told again, it may be the own one of a device of more kinds.
+                let since = present.own.as_ref().map_or(*since, |(_, since)| *since);
+                (present.own, present.is_barred) = (Some((session.clone(), since)), false);
+                present.own_kinds.clone_from(kinds);
             }
             PresenceChange::Disconnected(device, session, _) => {
                 self.change(device, |present| present.retain(|one| one.session != *session));
@@ -83,7 +88,8 @@ impl Sessions {
     fn present(&mut self, device: &DeviceId, session: u64) -> &mut Present {
         let present = self.by_device.entry(device.clone()).or_default();
         let at = present.iter().position(|one| one.session == session).unwrap_or_else(|| {
-            present.push(Present { session, own: None, is_barred: false, reach: None });
+            let own_kinds = KindSet::among([]);
+            present.push(Present { session, own: None, own_kinds, is_barred: false, reach: None });
             present.len() - 1
         });
         &mut present[at]
@@ -97,10 +103,17 @@ impl Sessions {
         }
     }
 
-    /// The device's own sessions, oldest first.
-    pub(super) fn own(&self, device: &DeviceId) -> impl Iterator<Item = &(Session, Timestamp)> {
+    /// The own sessions of a device of this kind, oldest first. A device that is not registered may
+    /// be of any.
+    pub(super) fn own(
+        &self,
+        device: &DeviceId,
+        kind: Option<&Kind>,
+    ) -> impl Iterator<Item = &(Session, Timestamp)> {
         let present = self.by_device.get(device).into_iter().flatten();
-        present.filter(|one| !one.is_barred).filter_map(|one| one.own.as_ref())
+        let is_own =
+            move |one: &&Present| !one.is_barred && kind.is_none_or(|kind| one.own_kinds.covers(kind));
+        present.filter(is_own).filter_map(|one| one.own.as_ref())
     }
 
     /// Whether a label decides if a session is the device's own.
@@ -116,7 +129,11 @@ impl Sessions {
             let Some(own) = &one.own else { continue };
             let is_barred =
                 own.0.label.as_deref().is_some_and(|(key, value)| !has_label(profile, key, value));
-            match (std::mem::replace(&mut one.is_barred, is_barred), is_barred) {
+            let was_barred = std::mem::replace(&mut one.is_barred, is_barred);
+            if !one.own_kinds.covers(&profile.kind) {
+                continue;
+            }
+            match (was_barred, is_barred) {
                 (false, true) => relabelled.barred.push(own.clone()),
                 (true, false) => relabelled.back.push(own.clone()),
                 (false, false) | (true, true) => {}
@@ -147,7 +164,7 @@ impl Sessions {
         any_covers(self.wide.iter().flat_map(|(_, reach)| reach.iter()), (device, kind), profile)
     }
 
-    /// The devices with sessions of their own, also where a label bars these.
+    /// The devices with sessions of their own, also where a label or the kind bars these.
     pub(super) fn connected(&self) -> impl Iterator<Item = &DeviceId> {
         let own = self.by_device.iter().filter(|(_, present)| present.iter().any(|one| one.own.is_some()));
         own.map(|(device, _)| device)

@@ -92,7 +92,7 @@ impl Fleet {
     /// A session, which listens to nothing yet.
     async fn connect(&self, number: usize) {
         let session = Session { number: number as u64, address: None, label: None };
-        self.engine.presence().connected(id(number), session).await.expect("told");
+        self.engine.presence().connected(id(number), KindSet::Any, session).await.expect("told");
     }
 
     async fn leave(&self, number: usize) {

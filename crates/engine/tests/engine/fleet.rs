@@ -9,7 +9,7 @@ use base::{ClientId, DeviceId, Lineage, PartitionId, SystemClock, Timestamp, Val
 use engine::fleet::index::SelectionCount;
 use engine::fleet::selection::SelectionKey;
 use engine::fleet::{Selectable, Selection};
-use engine::presence::Session;
+use engine::presence::{KindSet, Session};
 use engine::queries::DeviceFilter;
 use engine::{DevicePatch, Engine, ImportDevice, NewClient, NewDevice, OnlyIf, Patch, Report, ReportContent};
 use records::{Connection, DevicePlace, DisconnectReason};
@@ -108,7 +108,7 @@ impl Fleet {
             8 => {
                 let session = Session { number: number(&name), address: None, label: None };
                 self.sessions.insert(name);
-                let _lost = self.engine.presence().connected(device, session).await;
+                let _lost = self.engine.presence().connected(device, KindSet::Any, session).await;
             }
             _ => {
                 let reason = DisconnectReason::ConnectionLost;

@@ -80,7 +80,7 @@ impl Fleet {
     async fn come(&self, number: usize) {
         let (presence, session) = (self.engine.presence(), number as u64);
         presence
-            .connected(id(number), Session { number: session, address: None, label: None })
+            .connected(id(number), KindSet::Any, Session { number: session, address: None, label: None })
             .await
             .expect("told");
         presence.reaches(id(number), session, Some(KindSet::Any.into())).await.expect("told");

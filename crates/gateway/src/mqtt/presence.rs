@@ -29,15 +29,16 @@ struct TrackedSession {
 #[derive(Debug)]
 struct TrackedDevice {
     device: DeviceId,
-    connected: bool,
+    /// It is a session of the device if that is of one of these kinds.
+    connected: Option<KindSet>,
     reach: Option<KindSet>,
 }
 
 /// Something to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PresenceCall {
-    /// It is a session of this device.
-    Connected(DeviceId),
+    /// It is a session of this device, if that is of one of these kinds.
+    Connected(DeviceId, KindSet),
     /// It was; it has ended.
     Disconnected(DeviceId),
     /// It reaches this device, or no longer.
@@ -53,11 +54,16 @@ impl PresenceTracker {
         booked + devices <= DEVICES_PER_SESSION_MAX
     }
 
-    /// It is a session of this device.
-    pub(super) fn connect(&mut self, device: DeviceId, calls: &mut Vec<PresenceCall>) {
+    /// It is a session of this device, if that is of one of these kinds.
+    pub(super) fn connect(&mut self, device: DeviceId, kinds: KindSet, calls: &mut Vec<PresenceCall>) {
         let entry = self.entry(device);
-        if !std::mem::replace(&mut entry.connected, true) {
-            calls.push(PresenceCall::Connected(entry.device.clone()));
+        let connected = match entry.connected.clone() {
+            Some(known) => known.or(kinds),
+            None => kinds,
+        };
+        if entry.connected.as_ref() != Some(&connected) {
+            entry.connected = Some(connected.clone());
+            calls.push(PresenceCall::Connected(entry.device.clone(), connected));
         }
     }
 
@@ -76,7 +82,7 @@ impl PresenceTracker {
         }
         for (device, kind) in covered.named {
             if covered.by_name {
-                self.connect(device.clone(), calls);
+                self.connect(device.clone(), kind.clone(), calls);
             }
             let entry = self.entry(device);
             let reach = match entry.reach.clone() {
@@ -107,7 +113,7 @@ impl PresenceTracker {
         // What it was not told of stays so.
         let wide = entries.wide.clone().and(wide);
         entries.change_wide(wide, calls);
-        entries.devices.retain(|entry| entry.connected || entry.reach.is_some());
+        entries.devices.retain(|entry| entry.connected.is_some() || entry.reach.is_some());
         if entries.devices.is_empty() && entries.wide.is_nothing() {
             self.0 = None;
         }
@@ -118,8 +124,8 @@ impl PresenceTracker {
         let Some(entries) = self.0.take() else { return Vec::new() };
         let TrackedSession { devices, wide, .. } = *entries;
         let ended = devices.into_iter().map(|entry| match entry.connected {
-            true => PresenceCall::Disconnected(entry.device),
-            false => PresenceCall::Reaches(entry.device, None),
+            Some(_) => PresenceCall::Disconnected(entry.device),
+            None => PresenceCall::Reaches(entry.device, None),
         });
         ended.chain((!wide.is_nothing()).then(|| PresenceCall::ReachesWidely(Vec::new()))).collect()
     }
@@ -136,7 +142,7 @@ impl PresenceTracker {
         let at = devices.iter().position(|entry| entry.device == device).unwrap_or_else(|| {
             // Most sessions are of one device, and many thousands of them are.
             devices.reserve_exact(1);
-            devices.push(TrackedDevice { device, connected: false, reach: None });
+            devices.push(TrackedDevice { device, connected: None, reach: None });
             devices.len() - 1
         });
         &mut devices[at]
@@ -201,7 +207,7 @@ async fn tell_one(
 ) -> Result<(), NotAccepting> {
     let number = session.number;
     match call {
-        PresenceCall::Connected(device) => presence.connected(device, session.clone()).await,
+        PresenceCall::Connected(device, kinds) => presence.connected(device, kinds, session.clone()).await,
         PresenceCall::Disconnected(device) => {
             let reason = reason.unwrap_or(DisconnectReason::ConnectionLost);
             presence.disconnected(device, number, reason).await
@@ -227,8 +233,8 @@ mod tests {
         DeviceId::new(device).expect("an id")
     }
 
-    fn connected(device: &str) -> PresenceCall {
-        PresenceCall::Connected(id(device))
+    fn connected(device: &str, kinds: KindSet) -> PresenceCall {
+        PresenceCall::Connected(id(device), kinds)
     }
 
     fn reaches(device: &str) -> PresenceCall {
@@ -263,9 +269,9 @@ mod tests {
     #[test]
     fn a_device_is_told_of_once_and_ends_with_its_session() {
         let (mut presence, mut calls) = (PresenceTracker::default(), Vec::new());
-        presence.connect(id("0xA"), &mut calls);
-        presence.connect(id("0xA"), &mut calls);
-        assert_eq!(calls, [connected("0xA")]);
+        presence.connect(id("0xA"), KindSet::Any, &mut calls);
+        presence.connect(id("0xA"), KindSet::Any, &mut calls);
+        assert_eq!(calls, [connected("0xA", KindSet::Any)]);
         assert_eq!(subscribe(&mut presence, "dev/lock/0xA"), [reaches("0xA")]);
         assert_eq!(subscribe(&mut presence, "dev/lock/0xA/#"), []);
         assert_eq!(subscribe(&mut presence, "dev/lock/0x1/#"), [reaches("0x1")]);
@@ -277,10 +283,23 @@ mod tests {
     #[test]
     fn a_subscription_by_name_makes_the_session_the_devices() {
         let mut presence = PresenceTracker::default();
-        assert_eq!(subscribe(&mut presence, "dev/lock/0xA"), [connected("0xA"), reaches("0xA")]);
+        let locks = KindSet::Only(Kind::lock());
+        assert_eq!(subscribe(&mut presence, "dev/lock/0xA"), [connected("0xA", locks), reaches("0xA")]);
         assert_eq!(keep(&mut presence, &["+/lock/0xA"]), []);
         assert_eq!(keep(&mut presence, &[]), [reaches_not("0xA")]);
         assert_eq!(subscribe(&mut presence, "dev/lock/0xA"), [reaches("0xA")], "it is connected still");
+        assert_eq!(presence.close(), [PresenceCall::Disconnected(id("0xA"))]);
+    }
+
+    #[test]
+    fn a_session_is_a_devices_if_that_is_of_a_kind_whose_topic_it_named() {
+        let mut presence = PresenceTracker::default();
+        let face = KindSet::among(Kind::new("face"));
+        let both = KindSet::among(["face", "lock"].iter().filter_map(|kind| Kind::new(kind)));
+        let of_face = [connected("0xA", face), reaches_kinds("0xA", &["face"])];
+        assert_eq!(subscribe(&mut presence, "dev/face/0xA"), of_face);
+        let of_both = [connected("0xA", both), reaches_kinds("0xA", &["face", "lock"])];
+        assert_eq!(subscribe(&mut presence, "dev/lock/0xA"), of_both);
         assert_eq!(presence.close(), [PresenceCall::Disconnected(id("0xA"))]);
     }
 
@@ -313,7 +332,7 @@ mod tests {
         let (mut presence, mut calls) = (PresenceTracker::default(), Vec::new());
         for number in 0..DEVICES_PER_SESSION_MAX {
             assert!(presence.has_room_for(1));
-            presence.connect(id(&number.to_string()), &mut calls);
+            presence.connect(id(&number.to_string()), KindSet::Any, &mut calls);
         }
         assert!(!presence.has_room_for(1));
     }

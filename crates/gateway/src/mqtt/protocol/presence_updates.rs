@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use base::DeviceId;
 use bytes::BytesMut;
 use engine::intake::NotAccepting;
-use engine::presence::Session;
+use engine::presence::{KindSet, Session};
 use engine::records::DisconnectReason;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -68,7 +68,7 @@ impl Protocol {
         let mut calls = Vec::new();
         // Labels come and go: whether a session is a device's own by one is the engine's to say.
         if let Some(own) = self.access.own_device(client_id) {
-            self.presence.connect(own, &mut calls);
+            self.presence.connect(own, KindSet::Any, &mut calls);
         }
         let login = self.access.devices();
         let subscriptions = std::mem::take(&mut self.subscriptions);

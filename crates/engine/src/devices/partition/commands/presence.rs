@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use base::DeviceId;
+use base::{DeviceId, Timestamp};
 use commands::LaneChange;
 use fleet::index::IndexChange;
 use records::{CommandPhase, DeviceProfile, DeviceSession, DeviceSlot, DisconnectReason, Happening, Op};
@@ -58,12 +58,12 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         match change {
-            PresenceChange::Connected(device, session, _) => {
+            PresenceChange::Connected(device, _, session, _) => {
                 self.bar_by_label(device, step)?;
                 let was_connected = self.is_connected(device);
                 self.commands.sessions.apply(change);
                 self.bar_by_label(device, step)?;
-                let is_own = self.commands.sessions.own(device).any(|(own, _)| own.number == session.number);
+                let is_own = self.own_sessions(device).any(|(own, _)| own.number == session.number);
                 if let Some(slot) = self.devices.slot_of(device)
                     && is_own
                     && !(was_connected && self.is_booked(slot, session.number, step)?)
@@ -73,7 +73,7 @@ impl DevicePartition {
             }
             PresenceChange::Disconnected(device, number, reason) => {
                 self.bar_by_label(device, step)?;
-                let ended = self.commands.sessions.own(device).find(|(session, _)| session.number == *number);
+                let ended = self.own_sessions(device).find(|(session, _)| session.number == *number);
                 let ended = ended.cloned();
                 self.commands.sessions.apply(change);
                 if let Some(slot) = self.devices.slot_of(device) {
@@ -142,7 +142,7 @@ impl DevicePartition {
     fn check_session(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         let Some(id) = self.devices.get(slot).map(|device| device.id.clone()) else { return Ok(()) };
         self.bar_by_label(&id, step)?;
-        let alive = self.commands.sessions.own(&id).last().map(|(session, _)| session.number);
+        let alive = self.own_sessions(&id).last().map(|(session, _)| session.number);
         let booked = self.booked_session(slot, step)?;
         if booked.as_ref().map(|session| session.number) == alive {
             step.own.indexed.push(IndexChange::Connected(slot, alive.is_some()));
@@ -177,7 +177,13 @@ impl DevicePartition {
 
     /// Whether the device has a live session of its own.
     pub(in crate::devices::partition) fn is_connected(&self, id: &DeviceId) -> bool {
-        self.commands.sessions.own(id).next().is_some()
+        self.own_sessions(id).next().is_some()
+    }
+
+    /// The live sessions of a device's own, oldest first.
+    fn own_sessions(&self, id: &DeviceId) -> impl Iterator<Item = &(Session, Timestamp)> {
+        let device = self.devices.slot_of(id).and_then(|slot| self.devices.get(slot));
+        self.commands.sessions.own(id, device.map(|device| self.devices.kind(device)))
     }
 
     /// A device that has sessions already is registered.
@@ -241,7 +247,7 @@ impl DevicePartition {
     }
 
     fn note_connected(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) {
-        let newest = self.devices.get(slot).and_then(|device| self.commands.sessions.own(&device.id).last());
+        let newest = self.devices.get(slot).and_then(|device| self.own_sessions(&device.id).last());
         let address = newest.and_then(|(session, _)| session.address.clone());
         self.put_timeline(slot, Happening::Connected { address }, step);
         self.book_session(slot, step);
@@ -249,7 +255,7 @@ impl DevicePartition {
 
     /// Brings the books up to the sessions that live: the newest of the device's own stands there.
     fn book_session(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) {
-        let newest = self.devices.get(slot).and_then(|device| self.commands.sessions.own(&device.id).last());
+        let newest = self.devices.get(slot).and_then(|device| self.own_sessions(&device.id).last());
         let newest = newest.map(|(session, since)| DeviceSession {
             slot,
             number: session.number,

@@ -95,7 +95,7 @@ impl Bench {
 
     fn connect(&mut self, number: u64) {
         let now = self.rig.now();
-        self.presence(PresenceChange::Connected(device(), session(number), now));
+        self.presence(PresenceChange::Connected(device(), KindSet::Any, session(number), now));
         self.presence(PresenceChange::Reaches(device(), number, Some(KindSet::Any.into())));
     }
 

@@ -106,7 +106,7 @@ impl World {
         let number = self.fleet.last_session;
         self.fleet.devices[index].session = Some(number);
         let session = Session { number, address: Some("10.0.0.1:99".into()), label: None };
-        self.tell_presence(PresenceChange::Connected(id.clone(), session, self.now()));
+        self.tell_presence(PresenceChange::Connected(id.clone(), KindSet::Any, session, self.now()));
         let reach = match self.machine.random.below(6) {
             0 => None,
             1 => Some(KindSet::Only(base::Kind::lock())),

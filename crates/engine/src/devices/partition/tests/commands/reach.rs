@@ -58,7 +58,7 @@ fn a_barred_session_is_told_of_once_also_after_its_partition_was_loaded_again() 
     for ends in [true, false] {
         let mut bench = Bench::new();
         bench.rig.label(DEVICE, "site", "12");
-        let began = PresenceChange::Connected(device(), of_site(1), bench.rig.now());
+        let began = PresenceChange::Connected(device(), KindSet::Any, of_site(1), bench.rig.now());
         bench.tell_in_vain(&began);
         bench.presence(began);
         bench.rig.label(DEVICE, "site", "13");
@@ -80,7 +80,7 @@ fn each_session_that_comes_back_with_its_label_is_told_of() {
     bench.rig.label(DEVICE, "site", "12");
     let now = bench.rig.now();
     for session in [of_site(1), of_site(2), session(3)] {
-        bench.presence(PresenceChange::Connected(device(), session, now));
+        bench.presence(PresenceChange::Connected(device(), KindSet::Any, session, now));
     }
     bench.rig.label(DEVICE, "site", "13");
     assert!(bench.is_shown_connected(), "a login without a label still speaks for it");
@@ -96,13 +96,13 @@ fn a_session_is_the_devices_own_while_the_device_has_the_label_of_its_login() {
     let mut bench = Bench::new();
     bench.rig.label(DEVICE, "site", "12");
     let now = bench.rig.now();
-    bench.presence(PresenceChange::Connected(device(), of_site(1), now));
+    bench.presence(PresenceChange::Connected(device(), KindSet::Any, of_site(1), now));
     assert!(bench.is_shown_connected());
     bench.rig.label(DEVICE, "site", "13");
     assert!(!bench.is_shown_connected());
-    bench.presence(PresenceChange::Connected(device(), of_site(2), now));
+    bench.presence(PresenceChange::Connected(device(), KindSet::Any, of_site(2), now));
     assert!(!bench.is_shown_connected(), "the label was asked for before it changed");
-    bench.tell_in_vain(&PresenceChange::Connected(device(), of_site(3), now));
+    bench.tell_in_vain(&PresenceChange::Connected(device(), KindSet::Any, of_site(3), now));
     bench.reload();
     assert!(!bench.is_shown_connected(), "also once its partition was loaded again");
     assert_eq!(bench.timeline(), ["linked true", "connected", "kicked"]);
@@ -111,6 +111,30 @@ fn a_session_is_the_devices_own_while_the_device_has_the_label_of_its_login() {
     bench.presence(PresenceChange::Disconnected(device(), 3, DisconnectReason::KeepAlive));
     assert!(!bench.is_shown_connected());
     assert_eq!(bench.timeline(), ["linked true", "connected", "kicked", "connected", "keep_alive"]);
+}
+
+#[test]
+fn a_session_that_named_the_topic_of_another_kind_is_not_the_devices_own() {
+    let mut bench = Bench::new();
+    let (face, now) = (base::Kind::new("face").expect("a kind"), bench.rig.now());
+    bench.presence(PresenceChange::Connected(device(), KindSet::Only(face.clone()), session(1), now));
+    assert!(!bench.is_shown_connected());
+    bench.rig.label(DEVICE, "site", "12");
+    bench.presence(PresenceChange::Disconnected(device(), 1, DisconnectReason::KeepAlive));
+    assert_eq!(bench.timeline(), ["linked true"]);
+    bench.presence(PresenceChange::Connected(device(), KindSet::Only(face.clone()), session(2), now));
+    let both = KindSet::among([face.clone(), base::Kind::lock()]);
+    bench.presence(PresenceChange::Connected(device(), both, session(2), now));
+    assert!(bench.is_shown_connected(), "it named the topic of the device's kind too");
+    // Of a device that is registered later, the kind is known then.
+    let later = |id: &str| DeviceId::new(id).expect("an id");
+    for id in ["lock1", "face1"] {
+        bench.presence(PresenceChange::Connected(later(id), KindSet::Only(face.clone()), session(3), now));
+    }
+    bench.rig.create("lock1").expect("registered");
+    bench.rig.create_kind("face1", "face");
+    let is_connected = |id| bench.rig.partition.is_connected(&later(id));
+    assert_eq!(["lock1", "face1"].map(is_connected), [false, true]);
 }
 
 #[test]
@@ -129,7 +153,7 @@ fn a_session_that_ended_while_its_partition_was_loaded_again_is_over() {
 #[test]
 fn a_session_that_began_while_its_partition_was_loaded_again_is_there_once() {
     let mut bench = Bench::new();
-    let began = PresenceChange::Connected(device(), session(1), bench.rig.now());
+    let began = PresenceChange::Connected(device(), KindSet::Any, session(1), bench.rig.now());
     bench.tell_in_vain(&began);
     bench.reload();
     assert!(bench.is_shown_connected());
@@ -140,7 +164,7 @@ fn a_session_that_began_while_its_partition_was_loaded_again_is_there_once() {
 #[test]
 fn a_session_that_lives_on_is_not_told_of_again() {
     let mut bench = Bench::new();
-    let began = PresenceChange::Connected(device(), session(1), bench.rig.now());
+    let began = PresenceChange::Connected(device(), KindSet::Any, session(1), bench.rig.now());
     bench.tell_in_vain(&began);
     bench.presence(began);
     bench.reload();
