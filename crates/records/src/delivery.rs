@@ -1,13 +1,14 @@
 //! Notifications on their way: the notification state of a client and a device, each delivery, and
 //! each attempt.
 
+use base::limits::NOTIFICATION_TYPES_MAX;
 use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, Value};
 
 use crate::weight::{RECORD_BYTES, text_of, weighs};
 use crate::{DeviceSlot, EventKind, JobId};
 
 /// What one client has not been told yet of one device. Exists only while there is something
-/// untold.
+/// untold, or an attempt under way.
 ///
 /// Its job is the one in the queue of the client with the device's slot as its alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,13 +68,28 @@ pub struct Flight {
     pub attempts: u32,
     /// When this attempt was leased.
     pub since: Timestamp,
-    /// How many of the untold, from the front, it tells.
+    /// How many of the untold, from the front, it tells; [`Flight::CANCELLED`] of one that was
+    /// cancelled meanwhile.
     pub tells: u8,
     /// How many of the skipped it tells.
     pub skipped: u32,
     /// The value that it shows.
     pub value: Option<Value>,
 }
+
+impl Flight {
+    /// What [`Flight::tells`] is where the notification was cancelled meanwhile. The attempt is
+    /// recorded when it ends, and nothing follows from it.
+    pub const CANCELLED: u8 = u8::MAX;
+
+    /// Whether the notification was cancelled meanwhile.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.tells == Self::CANCELLED
+    }
+}
+
+const _: () = assert!(NOTIFICATION_TYPES_MAX < Flight::CANCELLED as usize, "no attempt tells so many");
 
 /// Where a delivery is kept within its partition, and the order of the feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

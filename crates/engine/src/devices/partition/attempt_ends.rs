@@ -58,6 +58,10 @@ impl DevicePartition {
             detail: end.detail.clone(),
         };
         self.put_attempt(tried.slot, tried.flight.delivery, attempt, step);
+        if tried.flight.is_cancelled() {
+            self.cancelled_attempt_ended(&tried, step);
+            return Ok(());
+        }
         let patience = match end.answer {
             Answer::Status { code: 200..=299, .. } => {
                 self.delivered(tried, step);
@@ -91,6 +95,10 @@ impl DevicePartition {
     /// Nothing was sent, so there was no attempt: the notification waits as before.
     fn withheld(&mut self, mut tried: Tried, step: &mut DeviceStep<'_>) -> Result<(), StoreError> {
         tried.flight.attempts = tried.flight.attempts.saturating_sub(1);
+        if tried.flight.is_cancelled() {
+            self.cancelled_attempt_ended(&tried, step);
+            return Ok(());
+        }
         self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), step)
     }
 
@@ -122,6 +130,36 @@ impl DevicePartition {
         let more = notification_state::delivered(&mut pair, flight).then(|| Box::new(pair.clone()));
         drop(pair);
         if let Some(pair) = more {
+            step.push(Op::PutNotificationState(pair));
+        } else {
+            self.pairs.remove(&(slot, client));
+            step.push(Op::DeleteNotificationState(slot, client));
+        }
+    }
+
+    /// An attempt ended whose notification was cancelled meanwhile: however it ended, it was the
+    /// last.
+    fn cancelled_attempt_ended(&mut self, tried: &Tried, step: &mut DeviceStep<'_>) {
+        if self.jobs.ack(tried.reservation, &mut step.jobs()).is_ok() {
+            self.cancelled((tried.slot, tried.client), &tried.flight, step);
+        }
+    }
+
+    /// A cancelled notification has no attempt under way any more. What came after a new link goes
+    /// now.
+    fn cancelled(
+        &mut self,
+        (slot, client): (DeviceSlot, Incarnation),
+        flight: &Flight,
+        step: &mut DeviceStep<'_>,
+    ) {
+        self.delivery_ended(slot, flight.delivery, (DeliveryStatus::Cancelled, flight.attempts), step);
+        self.pairs.cancelled_has_ended(&(slot, client));
+        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        pair.in_flight = None;
+        let left = pair.pending.is_some().then(|| Box::new(pair.clone()));
+        drop(pair);
+        if let Some(pair) = left {
             step.push(Op::PutNotificationState(pair));
         } else {
             self.pairs.remove(&(slot, client));
@@ -250,6 +288,13 @@ impl DevicePartition {
             detail: AttemptDetail::default(),
         };
         self.put_attempt(slot, flight.delivery, attempt, step);
+        if flight.is_cancelled() {
+            if matches!(released, Released::Waiting { .. }) {
+                self.cancel_job(slot, client, step);
+            }
+            self.cancelled((slot, client), &flight, step);
+            return;
+        }
         self.not_delivered((slot, client), waiting_again(&flight), released, step);
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn add_event(pair: &mut NotificationState, kind: EventKind, previous:
     }
     if pair.untold.len() == NOTIFICATION_TYPES_MAX {
         pair.untold.remove(0);
-        if let Some(flight) = &mut pair.in_flight {
+        if let Some(flight) = pair.in_flight.as_mut().filter(|flight| !flight.is_cancelled()) {
             flight.tells = flight.tells.saturating_sub(1);
         }
     }
@@ -61,6 +61,20 @@ pub(super) fn delivered(pair: &mut NotificationState, flight: Flight) -> bool {
     pair.previous = flight.value;
     pair.skipped = pair.skipped.saturating_sub(flight.skipped);
     !pair.untold.is_empty() || pair.pending.is_some()
+}
+
+/// What is left of a state that is cancelled: the attempt under way, which cannot be called back.
+pub(super) fn cancelled(pair: &NotificationState) -> Option<NotificationState> {
+    let under_way = pair.in_flight.as_ref()?;
+    let flight = Flight {
+        delivery: under_way.delivery,
+        attempts: under_way.attempts,
+        since: under_way.since,
+        tells: Flight::CANCELLED,
+        skipped: 0,
+        value: None,
+    };
+    Some(NotificationState { in_flight: Some(flight), ..new(pair.slot, pair.client) })
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //!
 //! Every change of a pair updates the count, so that reading it costs nothing.
 
+use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 
 use base::Incarnation;
-use records::{DeviceSlot, NotificationState};
+use records::{DeviceSlot, Flight, NotificationState};
 
 use super::notification_state;
 use crate::kernel::hashed::HashMap;
@@ -20,6 +21,8 @@ type Place = (DeviceSlot, Incarnation);
 pub(super) struct NotificationStates {
     by_place: HashMap<Place, NotificationState>,
     pending: u64,
+    /// Those with an attempt under way at what was cancelled.
+    cancelled: BTreeSet<Place>,
 }
 
 /// A state that is being changed.
@@ -54,14 +57,29 @@ impl NotificationStates {
 
     pub(super) fn insert(&mut self, place: Place, pair: NotificationState) {
         self.pending += pending(&pair);
+        if pair.in_flight.as_ref().is_some_and(Flight::is_cancelled) {
+            self.cancelled.insert(place);
+        }
         let before = self.by_place.insert(place, pair);
         self.pending -= before.as_ref().map_or(0, pending);
     }
 
     pub(super) fn remove(&mut self, place: &Place) -> Option<NotificationState> {
         let pair = self.by_place.remove(place)?;
+        self.cancelled.remove(place);
         self.pending -= pending(&pair);
         Some(pair)
+    }
+
+    /// The attempt under way at what was cancelled has ended.
+    pub(super) fn cancelled_has_ended(&mut self, place: &Place) {
+        self.cancelled.remove(place);
+    }
+
+    /// The clients with an attempt under way at what was cancelled of a device.
+    pub(super) fn cancelled_of(&self, slot: DeviceSlot) -> Vec<Incarnation> {
+        let of_slot = (slot, Incarnation(0))..=(slot, Incarnation(u64::MAX));
+        self.cancelled.range(of_slot).map(|(_, client)| *client).collect()
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &NotificationState> {

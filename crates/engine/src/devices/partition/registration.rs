@@ -5,10 +5,12 @@ use std::sync::Arc;
 use base::{ClientId, DeviceId, Incarnation, Problem};
 use fleet::index::IndexChange;
 use fleet::{CheckedDevice, DevicePatch, Linked};
-use records::{DeliveryStatus, DeviceProfile, DeviceSlot, Happening, JobPurpose, NotificationState, Op};
+use records::{
+    DeliveryStatus, DeviceProfile, DeviceSlot, Flight, Happening, JobPurpose, NotificationState, Op, Waiting,
+};
 use store::StoreError;
 
-use super::{DevicePartition, DeviceStep};
+use super::{DevicePartition, DeviceStep, notification_state};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::LinkedClient;
 use crate::kernel::reply::Stop;
@@ -65,6 +67,7 @@ impl DevicePartition {
         for client in &present.clients {
             self.cancel_pair(slot, *client, step);
         }
+        self.forget_attempts(slot, step);
         self.watch.forget(slot);
         self.forget_commands(slot, id, step);
         step.emit(DeviceEffect::DeviceChanged(id.clone()));
@@ -129,31 +132,53 @@ impl DevicePartition {
         Ok(more)
     }
 
-    /// Nothing more is told to this client of this device. An attempt under way can no longer
-    /// change anything.
+    /// Nothing more is told to this client of this device. An attempt under way cannot be called
+    /// back. It is recorded when it ends, and what is told after a new link waits for that.
     pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
         let Some(pair) = self.pairs.remove(&(slot, client)) else { return };
-        let purpose = JobPurpose::Notification(slot, client);
-        let (line, alias) = (purpose.line().key(), purpose.alias());
-        // The first takes a successor away or the job itself, the second the reserved job before
-        // it.
-        while let Some(job) = self.jobs.by_alias(line, alias).map(|head| head.id) {
-            self.jobs.cancel(job, &mut step.jobs());
+        let left = notification_state::cancelled(&pair);
+        if left.is_none() || pair.pending.is_some() {
+            self.cancel_job(slot, client, step);
         }
-        let waits = pair.pending.or(pair.failed).map(|waiting| waiting.delivery);
-        let newest = waits.or(pair.in_flight.as_ref().map(|flight| flight.delivery));
-        self.pending.newest_cancelled.put(step.seq, (slot, client), newest);
-        let pending = pair.pending.map(|waiting| (waiting.delivery, waiting.attempts));
-        // How the attempt under way ends is not recorded any more, so it is no attempt.
-        let in_flight = pair.in_flight.map(|flight| (flight.delivery, flight.attempts - 1));
+        let flight = pair.in_flight.filter(|flight| !flight.is_cancelled());
+        let newest = pair.pending.or(pair.failed).map(|waiting| waiting.delivery);
+        if let Some(newest) = newest.or(flight.map(|flight| flight.delivery)) {
+            self.pending.newest_cancelled.put(step.seq, (slot, client), Some(newest));
+        }
         if let Some(failed) = pair.failed {
             step.push(Op::DeleteJob(NotificationState::body_of_failed(failed.delivery)));
             self.is_no_longer_stale(slot, client, step);
         }
-        for (delivery, attempts) in pending.into_iter().chain(in_flight) {
+        if let Some(Waiting { delivery, attempts }) = pair.pending {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts), step);
         }
-        step.push(Op::DeleteNotificationState(slot, client));
+        if let Some(left) = left {
+            step.push(Op::PutNotificationState(Box::new(left.clone())));
+            self.pairs.insert((slot, client), left);
+        } else {
+            step.push(Op::DeleteNotificationState(slot, client));
+        }
+    }
+
+    /// Takes a job of a device and a client away: the one that waits behind an attempt under way,
+    /// if there is one.
+    pub(super) fn cancel_job(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
+        let purpose = JobPurpose::Notification(slot, client);
+        if let Some(job) = self.jobs.by_alias(purpose.line().key(), purpose.alias()) {
+            self.jobs.cancel(job.id, &mut step.jobs());
+        }
+    }
+
+    /// The device is deleted. How an attempt at what was cancelled ends is not recorded any more,
+    /// so it is no attempt.
+    fn forget_attempts(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) {
+        for client in self.pairs.cancelled_of(slot) {
+            let flight = self.pairs.remove(&(slot, client)).and_then(|pair| pair.in_flight);
+            let Some(Flight { delivery, attempts, .. }) = flight else { continue };
+            self.cancel_job(slot, client, step);
+            self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts - 1), step);
+            step.push(Op::DeleteNotificationState(slot, client));
+        }
     }
 
     /// A registered device's profile, or the refusal that it is not registered.

@@ -17,7 +17,8 @@ impl DevicePartition {
         let place = (delivery.slot, delivery.client);
         let known = self.pairs.get(&place);
         let waits = known.and_then(|pair| pair.pending).map(|waiting| waiting.delivery);
-        let flies = known.and_then(|pair| pair.in_flight.as_ref()).map(|flight| flight.delivery);
+        let flight = known.and_then(|pair| pair.in_flight.as_ref());
+        let flies = flight.filter(|flight| !flight.is_cancelled()).map(|flight| flight.delivery);
         let failed = known.and_then(|pair| pair.failed).map(|waiting| waiting.delivery);
         match waits.or(flies).or(failed) {
             Some(newest) if newest != id => Err(superseded().into()),
@@ -90,8 +91,8 @@ impl DevicePartition {
         Ok(())
     }
 
-    /// A notification that was delivered goes out again under a new id, with the present picture:
-    /// the device may have changed while nobody was linked.
+    /// A notification that was delivered goes out again under a new id, with the present picture.
+    /// The device may have changed while nobody was linked.
     fn repeat(&mut self, delivery: &Delivery, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
         let place = (delivery.slot, delivery.client);
         let read = || pending::newest_delivery(step.fetch, place.0, place.1);
@@ -101,9 +102,9 @@ impl DevicePartition {
         }
         // The event may be too old to be kept.
         let (kind, previous) = self.newest_event(place.0, step)?.unwrap_or((delivery.kind, None));
-        let mut again = notification_state::new(place.0, place.1);
+        let mut again = self.pairs.get_or_new(place);
         notification_state::add_event(&mut again, kind, previous.as_ref());
-        self.pairs.insert(place, again);
+        drop(again);
         let told = (kind, self.state(place.0).sequence);
         self.queue_notification(place.0, place.1, told, Some(delivery.id), step);
         Ok(())

@@ -96,22 +96,21 @@ impl DevicePartition {
         client: Incarnation,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        match self.pairs.get(&(slot, client)) {
-            Some(NotificationState { pending: Some(waiting), .. }) => {
-                let delivery = waiting.delivery;
-                self.send_now(slot, client, delivery, step);
-            }
-            Some(NotificationState { in_flight: Some(_), .. }) => {}
-            Some(_) => self.tell_again(slot, client, step),
-            None => {
-                if let Some((kind, previous)) = self.newest_event(slot, step)? {
-                    let mut again = notification_state::new(slot, client);
-                    notification_state::add_event(&mut again, kind, previous.as_ref());
-                    self.pairs.insert((slot, client), again);
-                    self.tell_again(slot, client, step);
-                }
-            }
+        let pair = self.pairs.get(&(slot, client));
+        if let Some(waiting) = pair.and_then(|pair| pair.pending) {
+            self.send_now(slot, client, waiting.delivery, step);
+            return Ok(());
         }
+        let flight = pair.and_then(|pair| pair.in_flight.as_ref());
+        if flight.is_some_and(|flight| !flight.is_cancelled()) {
+            return Ok(());
+        }
+        if pair.is_none_or(|pair| pair.untold.is_empty()) {
+            let Some((kind, previous)) = self.newest_event(slot, step)? else { return Ok(()) };
+            let mut again = self.pairs.get_or_new((slot, client));
+            notification_state::add_event(&mut again, kind, previous.as_ref());
+        }
+        self.tell_again(slot, client, step);
         Ok(())
     }
 

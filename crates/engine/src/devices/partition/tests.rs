@@ -8,6 +8,7 @@ mod intake;
 mod rig;
 mod stale;
 mod stats;
+mod unlinking;
 
 use std::time::Duration;
 
@@ -200,16 +201,6 @@ fn a_client_that_is_unlinked_is_told_nothing_more() {
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Cancelled, 1)]);
     rig.report("0xA", number(0));
     assert_eq!(rig.deliveries().len(), 1);
-}
-
-#[test]
-fn the_answer_to_an_attempt_of_an_unlinked_client_changes_nothing() {
-    let (mut rig, due) = Rig::with_attempt();
-    rig.report("0xA", number(0));
-    rig.link("0xA", false).expect("unlinked");
-    rig.ended(&due, status(200));
-    assert_eq!(rig.deliveries(), [(DeliveryStatus::Cancelled, 0), (DeliveryStatus::Cancelled, 0)]);
-    rig.leases_nothing();
 }
 
 #[test]

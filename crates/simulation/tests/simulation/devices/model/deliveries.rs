@@ -10,7 +10,7 @@ use records::{AttemptError, DeliveryKey, DeliveryStatus, EventKind};
 
 use super::ExpectedAttempt;
 use super::evidence::Evidence;
-use super::notifications::{self, Attempt, Delivery, Flight};
+use super::notifications::{self, Attempt, Delivery, ExpectedNotifications, Flight};
 use super::partition::{Partition, sorted};
 use crate::devices::meant::AttemptRef;
 use crate::harness::violation::{Checked, Invariant};
@@ -146,6 +146,9 @@ impl Partition {
         };
         let number = self.deliveries[flight.delivery].attempts;
         self.record(flight.delivery, Attempt { number, at, took_ms, status_code, error });
+        if flight.is_cancelled {
+            return self.cancelled(id, client, &flight);
+        }
         match answer {
             Answer::Status { code: 200..=299, .. } => self.delivered(id, client, &flight),
             Answer::Status { code: 410, .. } => {
@@ -169,6 +172,9 @@ impl Partition {
         delivery.attempts -= 1;
         if delivery.attempts == 0 {
             delivery.body = None;
+        }
+        if flight.is_cancelled {
+            return self.cancelled(id, client, flight);
         }
         self.in_vain(id, client, flight, Charge::Uncounted, self.now..=self.now);
     }
@@ -203,7 +209,19 @@ impl Partition {
         pair.flight = None;
         pair.free_since = self.now;
         pair.land(flight);
-        if pair.is_told() {
+        if pair.is_over() {
+            device.pairs.remove(&client);
+        }
+    }
+
+    /// The attempt has ended that was under way when its client was unlinked.
+    fn cancelled(&mut self, id: &DeviceId, client: Incarnation, flight: &Flight) {
+        self.deliveries[flight.delivery].ends(DeliveryStatus::Cancelled);
+        let device = self.devices.get_mut(id).expect("it is there");
+        let pair = device.pairs.get_mut(&client).expect("it is in flight");
+        pair.flight = None;
+        pair.free_since = self.now;
+        if pair.is_over() {
             device.pairs.remove(&client);
         }
     }
@@ -275,6 +293,9 @@ impl Partition {
         let number = self.deliveries[flight.delivery].attempts;
         let attempt = Attempt { number, at: flight.since, took_ms, status_code: None, error: Some(error) };
         self.record(flight.delivery, attempt);
+        if flight.is_cancelled {
+            return self.cancelled(id, client, flight);
+        }
         self.in_vain(id, client, flight, Charge::NeverLast, due..=due);
     }
 
@@ -293,15 +314,24 @@ impl Partition {
         self.devices.values().flat_map(of_device).collect()
     }
 
-    /// Nothing more is told to this client of this device.
+    /// Nothing more is told to this client of this device. An attempt under way goes on.
     pub(super) fn cancel(&mut self, id: &DeviceId, client: Incarnation) {
-        let pair = self.devices.get_mut(id).and_then(|device| device.pairs.remove(&client));
-        let Some(pair) = pair else { return };
+        let Some(device) = self.devices.get_mut(id) else { return };
+        let Some(pair) = device.pairs.remove(&client) else { return };
         if let Some(number) = pair.pending {
             self.deliveries[number].ends(DeliveryStatus::Cancelled);
         }
-        if let Some(Flight { delivery, .. }) = pair.flight {
-            // How the attempt under way ends is not recorded any more, so it is no attempt.
+        if let Some(flight) = pair.flight {
+            let flight = Some(Flight { is_cancelled: true, ..flight });
+            let left = ExpectedNotifications { flight, ..ExpectedNotifications::default() };
+            device.pairs.insert(client, left);
+        }
+    }
+
+    /// The device goes: nothing more is told of it, and how attempts under way end is not recorded
+    /// any more, so they are none.
+    pub(super) fn forget_attempts(&mut self, id: &DeviceId) {
+        for (_, _, Flight { delivery, .. }) in self.flights().into_iter().filter(|(of, ..)| of == id) {
             self.deliveries[delivery].attempts -= 1;
             self.deliveries[delivery].ends(DeliveryStatus::Cancelled);
         }
@@ -325,7 +355,8 @@ impl Partition {
             return Ok(Err("not_linked"));
         };
         let pair = known.pairs.entry(client).or_default();
-        let flight = pair.flight.as_ref().map(|flight| flight.delivery);
+        let flight = pair.flight.as_ref().filter(|flight| !flight.is_cancelled);
+        let flight = flight.map(|flight| flight.delivery);
         let of_pair = |delivery: &Delivery| (delivery.slot, delivery.client) == (slot, client);
         let newest = self.deliveries.iter().rposition(of_pair);
         let outdated = newest != Some(number);
@@ -351,7 +382,7 @@ impl Partition {
             Ok(())
         };
         let device = self.devices.get_mut(&device).expect("it is there");
-        if device.pairs.get(&client).is_some_and(notifications::ExpectedNotifications::is_told) {
+        if device.pairs.get(&client).is_some_and(ExpectedNotifications::is_over) {
             device.pairs.remove(&client);
         }
         Ok(answer)

@@ -42,6 +42,8 @@ pub(crate) struct Flight {
     /// How many of the pair's events it tells.
     pub(crate) tells: usize,
     pub(crate) skipped: u32,
+    /// The client was unlinked meanwhile: the attempt is the last.
+    pub(crate) is_cancelled: bool,
 }
 
 /// A notification.
@@ -79,16 +81,28 @@ pub(crate) struct Attempt {
 }
 
 impl ExpectedNotifications {
-    /// Whether the client knows everything.
+    /// Whether the client knows everything that it is to know: what was cancelled does not count.
     pub(crate) fn is_told(&self) -> bool {
-        self.told == self.events.len() && self.pending.is_none() && self.flight.is_none()
+        let flies = self.flight.as_ref().is_some_and(|flight| !flight.is_cancelled);
+        self.told == self.events.len() && self.pending.is_none() && !flies
+    }
+
+    /// Whether there is nothing to remember.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_told() && self.flight.is_none()
     }
 
     /// The delivery that waits takes off.
     pub(crate) fn take_off(&mut self, now: Timestamp, process: u64) -> Option<usize> {
         let delivery = self.pending.take()?;
-        let flight =
-            Flight { delivery, process, since: now, tells: self.events.len(), skipped: self.skipped };
+        let flight = Flight {
+            delivery,
+            process,
+            since: now,
+            tells: self.events.len(),
+            skipped: self.skipped,
+            is_cancelled: false,
+        };
         self.flight = Some(flight);
         Some(delivery)
     }

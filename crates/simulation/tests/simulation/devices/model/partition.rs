@@ -328,6 +328,7 @@ impl Partition {
     fn delete(&mut self, id: &DeviceId) -> Result<(), &'static str> {
         let clients = self.devices.get(id).ok_or("unknown_device")?.links.clone();
         clients.into_iter().for_each(|client| self.cancel(id, client));
+        self.forget_attempts(id);
         self.devices.remove(id);
         Ok(())
     }

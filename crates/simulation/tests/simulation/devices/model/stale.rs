@@ -6,6 +6,7 @@ use records::DeviceSlot;
 
 use super::device::Device;
 use super::evidence::Evidence;
+use super::notifications::ExpectedNotifications;
 use super::partition::Partition;
 use crate::harness::violation::Checked;
 
@@ -60,14 +61,14 @@ impl Partition {
         let newest = self.events_of(&self.devices[id]).last();
         let newest = newest.map(|newest| (newest.kind, newest.previous.clone()));
         let device = self.devices.get_mut(id).expect("it is there");
-        if newest.is_none() && !device.pairs.contains_key(&client) {
+        if newest.is_none() && device.pairs.get(&client).is_none_or(ExpectedNotifications::is_told) {
             // Nothing ever happened to it, or so long ago that nobody knows any more what.
             return Ok(());
         }
         let pair = device.pairs.entry(client).or_default();
         if let Some(number) = pair.pending {
             self.due_now(number);
-        } else if pair.flight.is_none() {
+        } else if pair.flight.as_ref().is_none_or(|flight| flight.is_cancelled) {
             if pair.is_told() {
                 pair.events.extend(newest);
             }

@@ -14,7 +14,7 @@ use engine::registry::RegistryInput;
 use engine::{Answer, AttemptDue, AttemptEnd};
 use notify::breaker::AttemptReport;
 use notify::lanes::{ClientStatus, Lease};
-use records::{AttemptDetail, Client, DeliveryStatus, DeviceSlot, Reservation};
+use records::{AttemptDetail, Client, DeviceSlot, Reservation};
 
 use super::World;
 use super::calls::{self, Call, Then, Waiting};
@@ -338,11 +338,11 @@ impl World {
         now: Timestamp,
     ) -> Checked {
         let live = || self.sending.live.iter().filter(|attempt| attempt.ends() > now);
-        // An attempt whose link was cut meanwhile cannot be called back; a new link does not wait
-        // for it.
+        // An attempt whose device was deleted meanwhile cannot be called back; a new device of the
+        // same id does not wait for it.
         let same = live().find(|other| {
             (&other.what.device, other.what.client) == (&what.device, what.client)
-                && !self.is_cancelled(&other.what)
+                && !self.is_of_deleted(&other.what)
         });
         Invariant::ONE_LEASE.check(same.is_none(), || {
             format!("{what:?} begins while {:?} is under way", same.map(|other| &other.what))
@@ -359,12 +359,12 @@ impl World {
         self.sending.check_linked(&what.device, what.client)
     }
 
-    fn is_cancelled(&self, attempt: &AttemptRef) -> bool {
+    /// Whether the device of an attempt was deleted.
+    fn is_of_deleted(&self, attempt: &AttemptRef) -> bool {
         let of_partition = |track: &Track<Partition>| {
-            let deliveries = &track.present.deliveries;
-            deliveries.iter().any(|delivery| {
-                delivery.id == attempt.delivery && delivery.status == DeliveryStatus::Cancelled
-            })
+            let Partition { deliveries, devices, .. } = &track.present;
+            let delivery = deliveries.iter().find(|delivery| delivery.id == attempt.delivery);
+            delivery.is_some_and(|delivery| devices.values().all(|device| device.slot != delivery.slot))
         };
         self.model.iter().any(of_partition)
     }
