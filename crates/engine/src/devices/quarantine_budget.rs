@@ -14,7 +14,7 @@ use base::{PartitionId, Timestamp};
 use records::QuarantineKey;
 
 /// How often a partition looks whether others have taken the room of its refused reports.
-pub(crate) const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
 /// Refused reports that one step drops at most, beside as many as it adds; the next drops more.
 const DROPPED_AT_ONCE: usize = 500;
 
