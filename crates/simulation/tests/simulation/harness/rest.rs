@@ -54,8 +54,10 @@ impl<W: Workload> Run<W> {
         Ok(())
     }
 
-    /// The process is up and well. A store that failed under a read, no partition knows of.
+    /// The process is up and well. A store that failed under a read, no partition knows of, and the
+    /// end of the process within what it did with its disk beside the store, nobody has noticed.
     pub(super) fn revive(&mut self) -> Checked {
+        self.notice_end();
         for _ in 0..STARTS_MAX {
             if self.is_up() && !self.is_broken() && self.machine.storage().reader().is_some() {
                 return Ok(());

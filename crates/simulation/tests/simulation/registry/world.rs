@@ -6,12 +6,13 @@ mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use base::{ClientId, EntityId, PartitionId, Problem, Timestamp};
 use engine::context::EngineContext;
 use engine::operations::TrackedOperation;
 use engine::registry::{Registry, RegistryInput};
-use records::OperationState;
+use records::{Client, OperationState};
 
 use crate::harness::calls::{self, Call, CallId, Calls, Expectations};
 use crate::harness::machine::Machine;
@@ -51,7 +52,7 @@ struct Server {
     context: EngineContext,
     registry: Port<Registry, Meant>,
     /// Clients whose breaker is open.
-    open: BTreeSet<ClientId>,
+    open: BTreeMap<ClientId, Arc<Client>>,
     /// Clients that the process before told failing.
     told_failing: BTreeSet<ClientId>,
     /// What the worker knows of the operations that go on.

@@ -1,6 +1,7 @@
 //! Clients, their receivers, and who notices how these do: the sender's part of notices.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use base::ClientId;
 use engine::kernel::reply::Reply;
@@ -58,9 +59,13 @@ impl World {
         let Some(server) = &mut self.server else { return false };
         let mut found = false;
         for id in self.plan.client_ids() {
-            let is_enabled = server.context.directory().by_id(&id).is_some_and(|client| client.enabled);
-            let (fails, was_open) = (self.failing.contains(&id), server.open.contains(&id));
-            let condition = match (is_enabled, fails, was_open) {
+            let enabled = server.context.directory().by_id(&id).filter(|client| client.enabled);
+            let (fails, opened) = (self.failing.contains(&id), server.open.get(&id));
+            // A client that was changed begins anew.
+            let was_open = opened.is_some();
+            let is_changed = opened.zip(enabled.as_ref()).is_some_and(|(of, now)| !Arc::ptr_eq(of, now));
+            let condition = match (enabled.is_some(), fails, was_open) {
+                (true, _, true) if is_changed => Condition::Cleared,
                 (true, true, false) => Condition::Firing(NoticeKind::ClientFailing),
                 (true, false, true) => Condition::Resolved,
                 (false, _, true) => Condition::Cleared,
@@ -72,10 +77,9 @@ impl World {
             };
             found = true;
             server.told_failing.remove(&id);
-            if matches!(condition, Condition::Firing(_)) {
-                server.open.insert(id.clone());
-            } else {
-                server.open.remove(&id);
+            match enabled.filter(|_| matches!(condition, Condition::Firing(_))) {
+                Some(client) => drop(server.open.insert(id.clone(), client)),
+                None => drop(server.open.remove(&id)),
             }
             self.machine.trace.note(format_args!("client {id} is {condition:?}"));
             let (topic, subject) = (SignalTopic::Client, format!("client {id}").into());

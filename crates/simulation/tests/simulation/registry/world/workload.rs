@@ -82,7 +82,7 @@ impl Workload for World {
             told_failing: self.told_failing(&context),
             context,
             registry,
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             working: BTreeMap::new(),
             told: BTreeSet::new(),
             read_in: None,
