@@ -38,6 +38,36 @@ async fn a_repeat_after_a_restart_gets_the_same_answer() {
 }
 
 #[tokio::test]
+async fn another_query_under_the_same_key_is_another_request() {
+    let server = Server::start().await;
+    let [first, again, other] = ["site=1", "site=1", "site=2"].map(|selector| {
+        let call = format!("POST /v1/desired?selector={selector}");
+        let line = r#"{"key":"door","value":1}"#;
+        let request = request(&call, line).header("idempotency-key", "k");
+        server.send(
+            request.header("content-type", "application/x-ndjson").body(line.into()).expect("a request"),
+        )
+    });
+    let (first, again, other) = (first.await, again.await, other.await);
+    assert_eq!((first.status, again.status, &first.text), (202, 202, &again.text), "{}", first.text);
+    assert_eq!((other.status, &other.json()["code"]), (422, &"idempotency_key_reused".into()));
+}
+
+#[tokio::test]
+async fn a_portal_is_opened_once_and_its_token_stored_nowhere() {
+    let server = Server::start().await;
+    server.add_client("acme").await;
+    let (open, body) = ("POST /v1/clients/acme/portal", r#"{"ttl":"1h","may":["read"]}"#);
+    let first = send(&server, open, "k", body).await;
+    let again = send(&server, open, "k", body).await;
+    assert_eq!((first.status, again.status, &first.text), (201, 201, &again.text));
+    let server = server.restart().await;
+    let other = send(&server, open, "k", body).await;
+    assert_eq!(other.status, 201);
+    assert_ne!(other.json()["token"], first.json()["token"]);
+}
+
+#[tokio::test]
 async fn a_repeat_after_a_restart_is_answered_from_the_campaign_with_its_secret() {
     let server = Server::start().await;
     let (begin, body) = (

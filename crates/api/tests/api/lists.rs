@@ -232,3 +232,39 @@ async fn a_cursor_is_good_for_its_own_list_only() {
         server.check(&format!("GET {foreign}"), "", 400, "invalid_cursor").await;
     }
 }
+
+#[tokio::test]
+async fn short_lists_have_pages_too() {
+    let server = Server::start().await;
+    server.add_client("acme").await;
+    for _ in 0..3 {
+        let opened = server.call("POST /v1/clients/acme/portal", r#"{"ttl":"1h","may":["read"]}"#).await;
+        assert_eq!(opened.status, 201, "{}", opened.text);
+    }
+    server.call("PUT /v1/streams/n/s/settings", "{}").await;
+    for (path, member, most) in
+        [("/v1/clients/acme/portal", "id", 3), ("/v1/streams/n/s/handlers", "handler", 2)]
+    {
+        let (found, pages) = walk(&server, &format!("{path}?limit=1"), member, async |_| {}).await;
+        assert_eq!((found.len(), pages), (most, most), "{path}: {found:?}");
+        for (query, status, code) in [
+            ("limit=0", 422, "invalid_parameter"),
+            ("cursor=zz", 400, "invalid_cursor"),
+            ("colour=red", 422, "unknown_parameter"),
+        ] {
+            let expect = format!(r#"{{"code":"{code}"}}"#);
+            server.check(&format!("GET {path}?{query}"), "", status, &expect).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_shows_one_object_takes_no_parameter_that_it_does_not_know() {
+    let server = Server::start().await;
+    server.add_device("d").await;
+    for path in ["/v1/devices/d", "/v1/system", "/v1/queues/a/b"] {
+        server.check(&format!("GET {path}?colour=red"), "", 422, r#"{"code":"unknown_parameter"}"#).await;
+    }
+    // Whoever asks for health may ask as it likes.
+    assert_eq!(server.call("GET /healthz?colour=red", "").await.status, 200);
+}

@@ -74,6 +74,7 @@ fn a_wrong_command_line_ends_with_2_before_anything_is_sent() {
         ("limit ask shop sms --per 1h --limit 9007199254740993", "9007199254740992"),
         ("device import no-such-file", "no-such-file"),
         ("device ls --url 127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("device ls --json --limit 0", r#"{"code":"usage","detail":"invalid value '0' for '--limit"#),
         ("check-config no-such-file.toml", ""),
     ] {
         check("http://127.0.0.1:9", line, 2, &[says]);

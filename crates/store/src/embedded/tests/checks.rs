@@ -17,6 +17,7 @@ use records::{
 mod campaigns;
 mod commands;
 mod job_bodies;
+mod missing;
 mod operations;
 mod portals;
 mod queues;
