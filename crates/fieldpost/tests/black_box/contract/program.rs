@@ -157,10 +157,13 @@ async fn a_port_that_is_taken_ends_the_start_and_is_named() {
     let rig = Rig::start(&[]).await;
     let taken = rig.site.http.address().await.to_string();
     let folder = tempfile::tempdir().expect("a folder");
+    let ready = rig.site.log_path().with_file_name("ready.json");
+    let [data, file] = [folder.path(), &*ready].map(|path| path.to_str().expect("text"));
     let output = run(
-        &["serve", "--log-format", "json", "--data-dir", folder.path().to_str().expect("text")],
+        &["serve", "--log-format", "json", "--data-dir", data, "--ready-file", file],
         &[("FIELDPOST_HTTP__LISTEN", &taken), ("FIELDPOST_MQTT__LISTEN", "127.0.0.1:0")],
     );
+    assert!(ready.exists(), "it is that of the server which has the port");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains(&taken), "{}", said(&output));
     assert!(output.stdout.is_empty(), "log lines go to stderr");
