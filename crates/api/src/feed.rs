@@ -134,7 +134,15 @@ async fn first_item<L: Followable>(
         }
     };
     let found = async {
-        let Some(follower) = follower else { return pending().await };
+        let Some(follower) = follower else {
+            // The device may have gone since the page was read.
+            let (held, read) = look(api, reads, &mut asked).await?;
+            if !read.is_empty {
+                return Ok((held, read));
+            }
+            drop(held);
+            return pending().await;
+        };
         loop {
             let moved_from = follower.changed().await;
             if let Some((_, list)) = Arc::get_mut(&mut asked) {

@@ -430,7 +430,7 @@ impl Table {
 }
 
 fn reused() -> Problem {
-    let detail = "the Idempotency-Key came with another body before; a new request needs a new key";
+    let detail = "the Idempotency-Key came with another body or query before; a new request needs a new key";
     Problem::not_allowed(REUSED, detail)
 }
 

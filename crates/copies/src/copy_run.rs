@@ -347,7 +347,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
             return Err(CopyRunEnd::Again);
         }
         if self.row.direction == CopyDirection::From {
-            self.know(&page.identity);
+            self.note_peer(&page.identity);
         }
         self.row.live = Some(engine::records::LiveLane { from: page.newest, position: page.newest });
         self.read_to.live = page.newest;
@@ -355,8 +355,8 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
         Ok(())
     }
 
-    /// Who is at the other end, as it is stored by now.
-    fn know(&mut self, peer: &PeerIdentity) {
+    /// Notes who is at the other end, once that is stored.
+    fn note_peer(&mut self, peer: &PeerIdentity) {
         (self.row.peer, self.row.peer_node) = (Some(peer.stream.clone()), Some(peer.node.clone()));
     }
 
@@ -488,7 +488,7 @@ impl<'a, H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'a, H, S, T> {
                 CopyProgress::Reset | CopyProgress::Elsewhere => return Err(CopyRunEnd::Again),
             }
             if peer.is_known() {
-                self.know(&peer);
+                self.note_peer(&peer);
             }
             if lane == CopyLane::Backlog {
                 self.row.position = to;

@@ -135,7 +135,7 @@ pub struct Keep {
     /// Refused reports.
     pub quarantined: Duration,
     /// What refused reports may take altogether, in bytes as [`records::Quarantined::cost`] counts
-    /// them; then the oldest go. The newest always stays.
+    /// them; then the oldest go. The newest is kept however large it is.
     pub quarantine_bytes_max: u64,
 }
 

@@ -27,7 +27,8 @@ pub enum StageEnd {
 pub enum StageBacklog {
     /// Some may have their turns now, or are being looked for.
     Due,
-    /// Some wait. None of them can be handed a command now, but for want of a window.
+    /// None can be handed a command now, but for want of a window. Some wait, or it makes no
+    /// difference: a command of the stage is in flight or has ended.
     Absent,
     /// None waits.
     Empty,

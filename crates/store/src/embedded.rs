@@ -60,7 +60,7 @@ use view::EmbeddedView;
 
 pub use backup::Backup;
 pub use backup::reader::{BackupSummary, verify_backup};
-pub use check::{Checked, check_backup, check_directory, is_data_directory};
+pub use check::{Checked, check_backup, check_directory, is_data_directory, was_data_directory};
 pub use driver::Running;
 pub use restore::STORAGES_MADE;
 pub use restore::restore;

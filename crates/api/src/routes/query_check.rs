@@ -1,5 +1,6 @@
 //! Queries of calls that take none are refused: no call that changes or deletes something takes an
-//! unknown filter for "all of them". Whoever asks for health or metrics may ask as it likes.
+//! unknown filter for "all of them". Calls outside of `/v1/`,
+//! such as health and metrics, take any query.
 
 use std::future::{Ready, ready};
 

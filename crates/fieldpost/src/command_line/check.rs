@@ -68,7 +68,7 @@ pub(crate) fn run(flags: &Check, out: &mut dyn Write) -> io::Result<ExitCode> {
 fn check(flags: &Check, tell: &mut dyn FnMut(Checked)) -> Result<u64, String> {
     let told = |error: StoreError| error.to_string();
     let storages = storages(flags.config.as_deref())?;
-    if store::is_data_directory(&flags.path) {
+    if store::was_data_directory(&flags.path) {
         return store::check_directory(&flags.path, &storages, tell).map_err(told);
     }
     let path = flags.path.display();

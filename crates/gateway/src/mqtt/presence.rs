@@ -29,8 +29,8 @@ struct TrackedSession {
 #[derive(Debug)]
 struct TrackedDevice {
     device: DeviceId,
-    /// It is a session of the device if that is of one of these kinds.
-    connected: Option<KindSet>,
+    /// The session is the device's own if the device is of one of these kinds.
+    own_kinds: Option<KindSet>,
     reach: Option<KindSet>,
 }
 
@@ -57,12 +57,12 @@ impl PresenceTracker {
     /// It is a session of this device, if that is of one of these kinds.
     pub(super) fn connect(&mut self, device: DeviceId, kinds: KindSet, calls: &mut Vec<PresenceCall>) {
         let entry = self.entry(device);
-        let connected = match entry.connected.clone() {
+        let connected = match entry.own_kinds.clone() {
             Some(known) => known.or(kinds),
             None => kinds,
         };
-        if entry.connected.as_ref() != Some(&connected) {
-            entry.connected = Some(connected.clone());
+        if entry.own_kinds.as_ref() != Some(&connected) {
+            entry.own_kinds = Some(connected.clone());
             calls.push(PresenceCall::Connected(entry.device.clone(), connected));
         }
     }
@@ -113,7 +113,7 @@ impl PresenceTracker {
         // What it was not told of stays so.
         let wide = entries.wide.clone().and(wide);
         entries.change_wide(wide, calls);
-        entries.devices.retain(|entry| entry.connected.is_some() || entry.reach.is_some());
+        entries.devices.retain(|entry| entry.own_kinds.is_some() || entry.reach.is_some());
         if entries.devices.is_empty() && entries.wide.is_nothing() {
             self.0 = None;
         }
@@ -123,7 +123,7 @@ impl PresenceTracker {
     pub(super) fn close(&mut self) -> Vec<PresenceCall> {
         let Some(entries) = self.0.take() else { return Vec::new() };
         let TrackedSession { devices, wide, .. } = *entries;
-        let ended = devices.into_iter().map(|entry| match entry.connected {
+        let ended = devices.into_iter().map(|entry| match entry.own_kinds {
             Some(_) => PresenceCall::Disconnected(entry.device),
             None => PresenceCall::Reaches(entry.device, None),
         });
@@ -142,7 +142,7 @@ impl PresenceTracker {
         let at = devices.iter().position(|entry| entry.device == device).unwrap_or_else(|| {
             // Most sessions are of one device, and many thousands of them are.
             devices.reserve_exact(1);
-            devices.push(TrackedDevice { device, connected: None, reach: None });
+            devices.push(TrackedDevice { device, own_kinds: None, reach: None });
             devices.len() - 1
         });
         &mut devices[at]

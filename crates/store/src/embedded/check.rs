@@ -80,10 +80,16 @@ impl Findings<'_> {
     }
 }
 
-/// Whether `directory` is a data directory, as far as names tell.
+/// Whether `directory` has the tables of a data directory.
 #[must_use]
 pub fn is_data_directory(directory: &Path) -> bool {
-    [TABLES, LOCK].iter().any(|name| directory.join(name).is_file())
+    directory.join(TABLES).is_file()
+}
+
+/// Whether a server once had `directory` open, also if its tables are missing by now.
+#[must_use]
+pub fn was_data_directory(directory: &Path) -> bool {
+    is_data_directory(directory) || directory.join(LOCK).is_file()
 }
 
 /// Checks a data directory that no server has open, and its blocks in these storages as far as they
@@ -98,7 +104,7 @@ pub fn check_directory(
 ) -> Result<u64, StoreError> {
     let unreadable = |source| StoreError::Disk { what: format!("reading {}", directory.display()), source };
     let disk = UnchangingDisk::open(directory).map_err(unreadable)?;
-    if !is_data_directory(directory) {
+    if !was_data_directory(directory) {
         return Err(StoreError::Refused(format!("{} is no data directory", directory.display())));
     }
     let _held = lock(&disk)?;
@@ -114,7 +120,7 @@ pub(super) fn check_disk(
 ) -> Result<u64, StoreError> {
     let mut findings = Findings { tell, count: 0 };
     if !has(&**disk, TABLES)? {
-        // Its opening says what is missing beside it.
+        // Opening it tells whether a log is there whose tables are missing.
         match EmbeddedStore::open(Arc::clone(disk), EmbeddedOptions::default()) {
             Ok(_) => findings.noted("it holds nothing yet".to_owned()),
             Err(error) => findings.found(error),

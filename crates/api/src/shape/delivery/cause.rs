@@ -84,7 +84,7 @@ fn of_status(code: u16) -> String {
         404 | 405 => "has nothing to post to at that path; correct the client's URL",
         408 | 504 => "waited too long for something itself; look into its log",
         410 => {
-            "wants nothing more; a client whose notification is answered so is disabled until it is enabled"
+            "wants nothing more; after a notification to its present URL the client is disabled: enable it when the receiver is there again"
         }
         413 => "takes no body of that size; raise its limit",
         429 => "gets too many requests; the notification is retried later, so raise its limit if that lasts",
@@ -121,7 +121,7 @@ mod tests {
         check(Some(302), None, None, Some("not followed"));
         check(Some(401), None, None, Some("secret"));
         // A test post, and one to the URL of before, leave the client enabled.
-        check(Some(410), None, None, Some("a client whose notification is answered so is disabled"));
+        check(Some(410), None, None, Some("the client is disabled"));
         check(Some(418), None, None, Some("418"));
         check(Some(500), None, None, Some("webhook-id"));
         check(Some(700), None, None, Some("no success"));

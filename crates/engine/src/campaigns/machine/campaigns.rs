@@ -45,9 +45,9 @@ pub(super) struct ActiveCampaign {
     panel: Vec<DevicePlace>,
     /// When its next slot is due, or is to be looked for.
     due: Option<Timestamp>,
-    /// When the latest of its slots was due that was begun or skipped. A slot of another pace may
-    /// lie at the same time.
-    latest: Option<Timestamp>,
+    /// When the newest slot that was begun or skipped was due, at whatever pace. In memory only: a
+    /// load reads it from the slots.
+    newest_slot_at: Option<Timestamp>,
 }
 
 impl ActiveCampaign {
@@ -77,7 +77,7 @@ impl CampaignTable {
     /// A campaign comes to those that there are; its next slot is looked for.
     pub(super) fn add(
         &mut self,
-        (campaign, state, latest): (CampaignRecord, CampaignState, Option<Timestamp>),
+        (campaign, state, newest_slot_at): (CampaignRecord, CampaignState, Option<Timestamp>),
         terms: Arc<PickTerms>,
         panel: Vec<DevicePlace>,
     ) {
@@ -87,7 +87,7 @@ impl CampaignTable {
         self.owned.add(terms.token.as_deref(), 1);
         let name = Arc::from(&*campaign.id);
         let active =
-            ActiveCampaign { campaign: Arc::new(campaign), name, terms, state, panel, due: None, latest };
+            ActiveCampaign { campaign: Arc::new(campaign), name, terms, state, panel, due: None, newest_slot_at };
         self.campaigns.insert(incarnation, active);
         self.put_off(incarnation, Timestamp(i64::MIN));
     }
@@ -177,7 +177,7 @@ impl CampaignTable {
     pub(super) fn passed(&mut self, campaign: Incarnation, slot: Slot, step: &mut CampaignsStep<'_>) {
         if let Some(active) = self.campaigns.get_mut(&campaign) {
             active.state.passed = Some(slot.number);
-            active.latest = active.latest.max(Some(slot.due_at));
+            active.newest_slot_at = active.newest_slot_at.max(Some(slot.due_at));
             step.push(Op::PutCampaignState(Box::new(active.state.clone())));
         }
     }

@@ -130,8 +130,8 @@ impl CampaignMachine {
                     view.each_pick(slot, terms.count as usize, &mut |pick| panel.push(pick.place))?;
                 }
                 let slots = view.slots(campaign.incarnation, (Timestamp(0), Timestamp::MAX), None, 1)?;
-                let latest = slots.first().and_then(|(task, _)| Some(task.slot?.due_at));
-                self.campaigns.add((campaign, state, latest), terms, panel);
+                let newest = slots.first().and_then(|(task, _)| Some(task.slot?.due_at));
+                self.campaigns.add((campaign, state, newest), terms, panel);
             }
         }
     }

@@ -32,14 +32,15 @@ impl CampaignMachine {
         }
     }
 
-    /// Begins and skips what is due of a campaign that is about to be paused or changed: these slots
-    /// belong to what it was before. They are at most [`SKIPPED_MAX`](::campaigns::slots::SKIPPED_MAX)
-    /// and one more.
-    pub(super) fn begin_slots_of(&mut self, campaign: Incarnation, step: &mut CampaignsStep<'_>) {
+    /// Begins or skips all slots that are due, before the campaign is paused or changed: they keep
+    /// its earlier terms. They are at most [`SKIPPED_MAX`](::campaigns::slots::SKIPPED_MAX) and one
+    /// more.
+    pub(super) fn pass_due_slots(&mut self, campaign: Incarnation, step: &mut CampaignsStep<'_>) {
         while self.pass_slot(campaign, step).is_some_and(|due| due <= step.wall) {}
     }
 
-    /// Begins or skips the next slot of a campaign, if it is due: when there may be another one.
+    /// Begins or skips the next slot if it is due. Returns when to look again; `None` if the campaign
+    /// is paused or over.
     fn pass_slot(&mut self, campaign: Incarnation, step: &mut CampaignsStep<'_>) -> Option<Timestamp> {
         let (slot, begins) = match self.campaigns.step(campaign, step.wall)? {
             SlotStep::Begin(slot) => (slot, !self.was_missed(campaign, slot)),

@@ -141,30 +141,27 @@ impl DevicePartition {
     /// last.
     fn cancelled_attempt_ended(&mut self, tried: &Tried, step: &mut DeviceStep<'_>) {
         if self.jobs.ack(tried.reservation, &mut step.jobs()).is_ok() {
-            self.cancelled((tried.slot, tried.client), &tried.flight, step);
+            self.end_cancelled((tried.slot, tried.client), &tried.flight, step);
         }
     }
 
     /// A cancelled notification has no attempt under way any more. What came after a new link goes
     /// now.
-    fn cancelled(
+    fn end_cancelled(
         &mut self,
         (slot, client): (DeviceSlot, Incarnation),
         flight: &Flight,
         step: &mut DeviceStep<'_>,
     ) {
         self.delivery_ended(slot, flight.delivery, (DeliveryStatus::Cancelled, flight.attempts), step);
-        self.pairs.cancelled_has_ended(&(slot, client));
-        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
-        pair.in_flight = None;
-        let left = pair.pending.is_some().then(|| Box::new(pair.clone()));
-        drop(pair);
-        if let Some(pair) = left {
-            step.push(Op::PutNotificationState(pair));
-        } else {
-            self.pairs.remove(&(slot, client));
+        let Some(pair) = self.pairs.remove(&(slot, client)) else { return };
+        if pair.pending.is_none() {
             step.push(Op::DeleteNotificationState(slot, client));
+            return;
         }
+        let left = NotificationState { in_flight: None, ..pair };
+        step.push(Op::PutNotificationState(Box::new(left.clone())));
+        self.pairs.insert((slot, client), left);
     }
 
     fn failed(
@@ -292,7 +289,7 @@ impl DevicePartition {
             if matches!(released, Released::Waiting { .. }) {
                 self.cancel_job(slot, client, step);
             }
-            self.cancelled((slot, client), &flight, step);
+            self.end_cancelled((slot, client), &flight, step);
             return;
         }
         self.not_delivered((slot, client), waiting_again(&flight), released, step);

@@ -21,7 +21,7 @@ type Place = (DeviceSlot, Incarnation);
 pub(super) struct NotificationStates {
     by_place: HashMap<Place, NotificationState>,
     pending: u64,
-    /// Those with an attempt under way at what was cancelled.
+    /// Pairs whose cancelled notification still has an attempt under way.
     cancelled: BTreeSet<Place>,
 }
 
@@ -71,13 +71,8 @@ impl NotificationStates {
         Some(pair)
     }
 
-    /// The attempt under way at what was cancelled has ended.
-    pub(super) fn cancelled_has_ended(&mut self, place: &Place) {
-        self.cancelled.remove(place);
-    }
-
-    /// The clients with an attempt under way at what was cancelled of a device.
-    pub(super) fn cancelled_of(&self, slot: DeviceSlot) -> Vec<Incarnation> {
+    /// The clients whose cancelled notification of a device still has an attempt under way.
+    pub(super) fn clients_with_cancelled_attempt(&self, slot: DeviceSlot) -> Vec<Incarnation> {
         let of_slot = (slot, Incarnation(0))..=(slot, Incarnation(u64::MAX));
         self.cancelled.range(of_slot).map(|(_, client)| *client).collect()
     }

@@ -169,10 +169,10 @@ impl DevicePartition {
         }
     }
 
-    /// The device is deleted. How an attempt at what was cancelled ends is not recorded any more,
-    /// so it is no attempt.
+    /// The device is deleted. An attempt under way at what was cancelled will not be recorded, so it
+    /// is not counted.
     fn forget_attempts(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) {
-        for client in self.pairs.cancelled_of(slot) {
+        for client in self.pairs.clients_with_cancelled_attempt(slot) {
             let flight = self.pairs.remove(&(slot, client)).and_then(|pair| pair.in_flight);
             let Some(Flight { delivery, attempts, .. }) = flight else { continue };
             self.cancel_job(slot, client, step);

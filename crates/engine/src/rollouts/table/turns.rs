@@ -342,6 +342,7 @@ impl ActiveRollout {
     /// command now. Their rows say so, and are read anew whenever one has changed.
     fn stage_backlog(&mut self, durable: u64, step: &RegistryStep<'_>) -> Result<StageBacklog, StoreError> {
         let (state, boundary) = (&self.state, self.state.boundary);
+        // It makes no difference then: no row is read.
         if boundary.is_none() || state.stage_ended > 0 || rollouts::in_flight(state) > 0 {
             return Ok(StageBacklog::Absent);
         }

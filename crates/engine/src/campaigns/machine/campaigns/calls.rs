@@ -121,7 +121,7 @@ impl CampaignMachine {
         new: NewCampaign,
         step: &mut CampaignsStep<'_>,
     ) -> Answered<TrackedCampaign> {
-        self.begin_slots_of(incarnation, step);
+        self.pass_due_slots(incarnation, step);
         let Some(active) = self.campaigns.campaigns.get(&incarnation) else {
             return Err(unknown_campaign(""));
         };
@@ -163,7 +163,7 @@ impl CampaignMachine {
             // Slots are counted otherwise from now on. The wall clock may have been set back:
             // what was passed before stays so.
             let passed = active.state.passed.map(|passed| old_plan.slot(passed).due_at);
-            let passed_until = passed.into_iter().chain(active.latest).fold(step.wall, Timestamp::max);
+            let passed_until = passed.into_iter().chain(active.newest_slot_at).fold(step.wall, Timestamp::max);
             active.state.passed = active.plan().newest_due(passed_until);
         }
         if !active.campaign.is_panel {
@@ -202,7 +202,7 @@ impl CampaignMachine {
         let incarnation = self.known(id)?;
         let active = self.campaigns.get(incarnation).ok_or_else(|| unknown_campaign(id))?;
         only_if.check(Version::of_campaign(&active.tracked()))?;
-        self.begin_slots_of(incarnation, step);
+        self.pass_due_slots(incarnation, step);
         let active = self.campaigns.campaigns.get_mut(&incarnation).ok_or_else(|| unknown_campaign(id))?;
         if std::mem::replace(&mut active.state.is_paused, is_paused) == is_paused {
             return Ok(());

@@ -39,7 +39,7 @@ impl DevicePartition {
             return Err(Problem::conflict("not_retryable", detail).into());
         }
         if self.is_wished_otherwise(&command, step)? {
-            let detail = "the entry of this command is wished otherwise since; wish it anew";
+            let detail = "the entry of this command has another wished value now; set the entry again";
             return Err(Problem::conflict("superseded", detail).into());
         }
         let (key, slot) = (command.id.into(), command.slot);
@@ -64,8 +64,7 @@ impl DevicePartition {
         })
     }
 
-    /// Whether a command that could be tried anew would bring an entry where nobody wishes it any
-    /// more.
+    /// Whether retrying the command would set its entry to a value that is no longer wished.
     fn is_wished_otherwise(&self, command: &Command, step: &DeviceStep<'_>) -> Result<bool, StoreError> {
         let Some((key, value)) = command.cause.desired_state() else { return Ok(false) };
         let state = self.command_state(command.id.into(), step)?;
