@@ -135,12 +135,9 @@ async fn first_item<L: Followable>(
     };
     let found = async {
         let Some(follower) = follower else {
-            // The device may have gone since the page was read.
-            let (held, read) = look(api, reads, &mut asked).await?;
-            if !read.is_empty {
-                return Ok((held, read));
-            }
-            drop(held);
+            // Where its device was deleted meanwhile, reading says so. Else it is waited for all the
+            // same: nobody is told so whether there is a device.
+            drop(look(api, reads, &mut asked).await?);
             return pending().await;
         };
         loop {

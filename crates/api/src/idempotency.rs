@@ -78,7 +78,7 @@ impl FromRequest<ApiState> for Creation {
     async fn from_request(request: Request, api: &ApiState) -> Result<Self, Refused> {
         let (key, source) = (digest_of(&request, HEADER)?, digest_of(&request, SOURCE_HEADER)?);
         let caller = request.extensions().get().cloned();
-        let query = request.uri().query().map(str::to_owned);
+        let query = request.uri().query().and_then(asked_beside);
         let body = Text::from_request(request, api).await?;
         Ok(Self { body, key, source, query, caller })
     }
@@ -151,8 +151,8 @@ impl Creation {
         self.answered(api, make, forgotten).await
     }
 
-    /// [`Creation::once`], where the answer is not to be stored. A repeat after a restart makes
-    /// another.
+    /// [`Creation::once`], where the answer is not to be stored. A repeat after a restart, or after
+    /// very many other keys, makes another.
     ///
     /// # Errors
     /// `idempotency_key_reused` when the key came with another body before.
@@ -220,6 +220,12 @@ impl Creation {
         }
         Ok(KeptWithJobs { body: self.body, idempotency, source })
     }
+}
+
+/// What a query asks for beside the body. How long the caller waits for the end is no part of that.
+fn asked_beside(query: &str) -> Option<String> {
+    let parts = query.split('&').filter(|part| !part.is_empty() && !part.starts_with("wait="));
+    Some(parts.collect::<Vec<_>>().join("&")).filter(|asked| !asked.is_empty())
 }
 
 /// The answer that the store has, or else what `make` answers, which it has from then on.

@@ -50,12 +50,13 @@ impl BatchSize {
         }
     }
 
-    /// There was no room for so many: the next batch is to be smaller than that one.
+    /// There was no room for so many: the next batch has half of them. The line is as it was.
     pub(crate) fn had_no_room_for(&mut self, messages: u64) {
-        self.messages = self.messages.min(usize::try_from(messages).unwrap_or(usize::MAX).max(1));
+        let sent = usize::try_from(messages).unwrap_or(usize::MAX);
+        self.messages = (self.messages.min(sent) / 2).max(1);
     }
 
-    /// A batch was not answered in time, or had no room.
+    /// A batch was not answered in time.
     pub(crate) fn shrink(&mut self) {
         (self.messages, self.bytes) = ((self.messages / 2).max(1), (self.bytes / 2).max(1));
     }
@@ -99,7 +100,6 @@ mod tests {
         let mut size = BatchSize::default();
         for (messages, expect) in [(30, 15), (15, 7), (7, 3), (1, 1), (0, 1)] {
             size.had_no_room_for(messages);
-            size.shrink();
             assert_eq!(size.messages, expect, "{messages}");
         }
     }

@@ -40,8 +40,8 @@ pub async fn run_copy<H: CopyHome, S: StreamEnd, T: StreamEnd>(
             CopyRunEnd::Home(problem) => CopyFailure::from(problem),
             CopyRunEnd::Failed(failure) => failure,
         };
-        // What takes too long, or has no room, is tried with less.
-        if matches!(failure.kind, CopyFailureKind::Unanswered | CopyFailureKind::Full) {
+        // What takes too long is tried with less.
+        if failure.kind == CopyFailureKind::Unanswered {
             size.shrink();
         }
         status.failures = status.failures.saturating_add(1);

@@ -86,8 +86,9 @@ async fn serve(
     let mut signals = StopSignals::listen()?;
     let shares = open_files::share(settings);
     let http = bind("http.listen", settings.http.listen)?;
-    // Not before: where another server has that address, the file is that one's.
     if let Some(file) = &ready_file {
+        // Where another server has the address or the directory, the file is that one's.
+        data_dir::check_free(settings)?;
         ready_file::remove(file)
             .map_err(because(&format!("the ready file {} cannot be removed", file.display())))?;
     }

@@ -258,6 +258,12 @@ impl Jobs {
         self.head_of_successor(job).or_else(|| Some(self.head(job)))
     }
 
+    /// The job that holds an alias, also where a successor waits for its end.
+    #[must_use]
+    pub fn holder_of(&self, queue: QueueKey, alias: AliasKey) -> Option<JobHead> {
+        Some(self.head(self.table.by_alias(self.queues.find(queue)?, alias)?))
+    }
+
     /// Takes a job out of the world, waiting or reserved, and answers what it was. A reserved one's
     /// reservation is stale from now on; a recurring one does not come again; a successor starts.
     pub fn cancel(&mut self, id: JobId, step: &mut JobsStep<'_>) -> Option<JobHead> {

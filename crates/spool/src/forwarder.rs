@@ -33,6 +33,8 @@ const ANSWER_BYTES_MAX: usize = 1_024 * 1_024;
 const WAIT_FIRST: Duration = Duration::from_millis(250);
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const WAIT_ASKED_MAX: Duration = Duration::from_secs(60);
+/// After so long no copy of a call is on its way any more.
+const STRAY_MAX: Duration = Duration::from_secs(120);
 /// Without news it is looked again.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// A report whose time the server takes for the future: the clock here is wrong.
@@ -205,7 +207,9 @@ impl Forwarder {
                 self.taken(kind, records, refused).await
             }
             ForwardVerdict::Wait { error, retry_after, is_undone, is_full } => {
-                let is_forgotten = is_undone && before.is_none();
+                // A server that has taken a call answers its key before it looks for room.
+                let is_unknown_there = is_full && now().since(call.begun) > STRAY_MAX;
+                let is_forgotten = is_undone && (before.is_none() || is_unknown_there);
                 if is_forgotten {
                     self.forget(kind);
                 }

@@ -62,6 +62,7 @@ pub use backup::Backup;
 pub use backup::reader::{BackupSummary, verify_backup};
 pub use check::{Checked, check_backup, check_directory, is_data_directory, was_data_directory};
 pub use driver::Running;
+pub use open::check_free;
 pub use restore::STORAGES_MADE;
 pub use restore::restore;
 

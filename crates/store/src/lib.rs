@@ -20,7 +20,8 @@ mod table;
 pub use blocks::{BLOCK_SUFFIX, BlockStorage, BlockStorages, DiskBlocks, MemoryBlocks, SwitchedBlocks};
 pub use embedded::{
     Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Progress, Running, STORAGES_MADE,
-    SyncMode, check_backup, check_directory, is_data_directory, restore, verify_backup, was_data_directory,
+    SyncMode, check_backup, check_directory, check_free, is_data_directory, restore, verify_backup,
+    was_data_directory,
 };
 pub use memory::{MemoryStore, Planned};
 pub use port::{

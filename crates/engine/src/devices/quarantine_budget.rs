@@ -4,6 +4,9 @@
 //! those beside which the newer ones of all partitions leave no room. So the oldest of all go
 //! first, and the newest of all stays, however large it is. A partition that does not step may have
 //! reports without room meanwhile; it looks again after [`LOOKED_AT_EVERY`].
+//!
+//! What a step adds counts at once. If its batch is lost, older ones of other partitions may have
+//! gone for it: as much as one partition has on its way at most.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -117,6 +117,8 @@ struct ActiveRollout {
     candidate_search: CandidateSearch,
     /// Devices that wait are looked up by that search, too: what was told of them may be lost.
     looks_up: bool,
+    /// And once more when it is over: that was asked for in the middle.
+    looks_up_again: bool,
     /// Devices, or a boundary, are looked for.
     is_searching: bool,
     /// Where looking for devices goes on that came to be meant while nobody noted it.
@@ -188,6 +190,7 @@ impl ActiveRollout {
             candidates: VecDeque::new(),
             candidate_search: CandidateSearch::Wanted(None),
             looks_up: false,
+            looks_up_again: false,
             is_searching: false,
             looking_later: None,
             windows: BTreeMap::new(),
@@ -221,7 +224,13 @@ impl ActiveRollout {
 
     /// Looks up all devices that wait, as the search for candidates comes by.
     fn look_up_waiting(&mut self) {
-        if needs_reach(&self.rollout) {
+        if !needs_reach(&self.rollout) {
+            return;
+        }
+        if self.looks_up && self.candidate_search != CandidateSearch::Over {
+            // It is not begun anew before it came to its end: it might never come there.
+            self.looks_up_again = true;
+        } else {
             self.looks_up = true;
             self.look_again();
         }

@@ -35,6 +35,14 @@ pub(super) fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
     Ok(Arc::new(store))
 }
 
+/// Refuses a data directory that another server has open. One that cannot be looked at is left to
+/// [`open`].
+pub(super) fn check_free(settings: &Settings) -> Result<(), Ended> {
+    let Ok(disk) = RealDisk::open_dir(&settings.data_dir, false) else { return Ok(()) };
+    let directory = settings.data_dir.display();
+    store::check_free(&disk).map_err(because(&format!("the data directory {directory} is refused")))
+}
+
 fn sync_mode(durability: Durability) -> SyncMode {
     match durability {
         Durability::Always => SyncMode::Always,

@@ -190,6 +190,25 @@ async fn a_destination_without_room_for_all_gets_fewer_at_a_time() {
 }
 
 #[tokio::test]
+async fn a_call_whose_answer_was_lost_long_ago_is_cut_where_there_is_no_room_for_it() {
+    let mut rig = ForwardRig::start().await;
+    rig.server.will_answer(LOST);
+    rig.server.will_answer(QUEUE_FULL);
+    for _ in 0..5 {
+        rig.append(&queue(), now());
+    }
+    let mut forwarder = rig.forwarder(&queue(), None);
+    assert!(matches!(forwarder.step().await, ForwardStep::Later(_)));
+    let call = rig.log.in_flight(&queue()).expect("its answer is not known");
+    let begun = now().before(STRAY_MAX + Duration::from_secs(1));
+    assert!(rig.log.begin_call(&queue(), call.end, CallInFlight { begun, ..call }));
+    while !matches!(forwarder.step().await, ForwardStep::Empty) {}
+    assert_eq!(*rig.server.sizes.lock().expect("no panic"), [5, 5, 2, 3]);
+    let keys = rig.server.keys();
+    assert!(keys[0] == keys[1] && keys[1] != keys[2], "{keys:?}");
+}
+
+#[tokio::test]
 async fn what_is_all_too_old_is_dropped_whether_its_answer_was_lost_or_not() {
     let mut rig = ForwardRig::start().await;
     rig.server.will_answer(LOST);

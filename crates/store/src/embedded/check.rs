@@ -120,11 +120,7 @@ pub(super) fn check_disk(
 ) -> Result<u64, StoreError> {
     let mut findings = Findings { tell, count: 0 };
     if !has(&**disk, TABLES)? {
-        // Opening it tells whether a log is there whose tables are missing.
-        match EmbeddedStore::open(Arc::clone(disk), EmbeddedOptions::default()) {
-            Ok(_) => findings.noted("it holds nothing yet".to_owned()),
-            Err(error) => findings.found(error),
-        }
+        without_tables(disk, &mut findings)?;
         return Ok(findings.count);
     }
     let damaged = pages(&**disk, &mut findings)?;
@@ -156,6 +152,22 @@ pub(super) fn check_disk(
         Some(why) if findings.count == 0 => Err(StoreError::Refused(why)),
         _ => Ok(findings.count),
     }
+}
+
+/// Opening it tells whether a log is there whose tables are missing.
+fn without_tables(disk: &Arc<dyn Disk>, findings: &mut Findings<'_>) -> Result<(), StoreError> {
+    let names = disk.list().map_err(disk_failure("listing", &**disk, ""))?;
+    match EmbeddedStore::open(Arc::clone(disk), EmbeddedOptions::default()) {
+        Err(error) => findings.found(error),
+        Ok(_) if names.iter().all(|name| name == LOCK) => {
+            findings.noted("it holds nothing yet".to_owned());
+        }
+        Ok(_) => findings.found(StoreError::Refused(format!(
+            "{} holds files, but neither tables nor a log",
+            disk.path().display()
+        ))),
+    }
+    Ok(())
 }
 
 /// Checks a backup, by restoring it into `scratch`, an empty directory with room for it; how many

@@ -113,6 +113,14 @@ pub(super) fn lock(disk: &dyn Disk) -> Result<Box<dyn Send + Sync>, StoreError> 
     })
 }
 
+/// Refuses a directory that another server has open.
+///
+/// # Errors
+/// `Refused` then, and when it cannot be looked at.
+pub fn check_free(disk: &dyn Disk) -> Result<(), StoreError> {
+    lock(disk).map(drop)
+}
+
 pub(super) fn has(disk: &dyn Disk, name: &str) -> Result<bool, StoreError> {
     let names = disk.list().map_err(disk_failure("listing", disk, ""))?;
     Ok(names.iter().any(|other| other == name))

@@ -86,8 +86,15 @@ impl CampaignTable {
         self.ids.insert(campaign.id.clone(), incarnation);
         self.owned.add(terms.token.as_deref(), 1);
         let name = Arc::from(&*campaign.id);
-        let active =
-            ActiveCampaign { campaign: Arc::new(campaign), name, terms, state, panel, due: None, newest_slot_at };
+        let active = ActiveCampaign {
+            campaign: Arc::new(campaign),
+            name,
+            terms,
+            state,
+            panel,
+            due: None,
+            newest_slot_at,
+        };
         self.campaigns.insert(incarnation, active);
         self.put_off(incarnation, Timestamp(i64::MIN));
     }

@@ -164,9 +164,9 @@ impl DevicePartition {
         let waits = pair.pending.is_some_and(|waiting| waiting.delivery == delivery && waiting.attempts > 0);
         let flies = pair.in_flight.as_ref().is_some_and(|flight| flight.delivery == delivery);
         let purpose = JobPurpose::Notification(slot, client);
-        let job = self.jobs.by_alias(purpose.line().key(), purpose.alias()).map(|head| head.id);
+        let job = self.jobs.holder_of(purpose.line().key(), purpose.alias()).map(|head| head.id);
         match job {
-            // While an attempt is under way, the job is that one's.
+            // While an attempt is under way, the job is that one's, whoever follows it.
             Some(job) if flies || (waits && pair.in_flight.is_none()) => self.stored_body(job, step),
             _ => Ok(None),
         }

@@ -248,12 +248,21 @@ impl RolloutTable {
     fn candidates(&mut self, rollout: Incarnation, places: Vec<MemberPlace>, after: Option<MemberPlace>) {
         let Some(live) = self.live.get_mut(&rollout) else { return };
         live.candidates.extend(places);
+        if !matches!(live.candidate_search, CandidateSearch::UnderWay { .. }) {
+            // The search is one from before the registry was loaded again.
+            return;
+        }
         live.candidate_search = match (&live.candidate_search, after) {
             (CandidateSearch::UnderWay { again: true }, _) => CandidateSearch::Wanted(None),
             (_, Some(after)) => CandidateSearch::Wanted(Some(after)),
             (_, None) => CandidateSearch::Over,
         };
-        live.looks_up &= live.candidate_search != CandidateSearch::Over;
+        if live.candidate_search == CandidateSearch::Over {
+            live.looks_up = false;
+            if std::mem::take(&mut live.looks_up_again) {
+                live.look_up_waiting();
+            }
+        }
     }
 
     fn reported(&mut self, report: &OrderReport, step: &mut RegistryStep<'_>) -> Result<(), StoreError> {

@@ -163,7 +163,8 @@ impl CampaignMachine {
             // Slots are counted otherwise from now on. The wall clock may have been set back:
             // what was passed before stays so.
             let passed = active.state.passed.map(|passed| old_plan.slot(passed).due_at);
-            let passed_until = passed.into_iter().chain(active.newest_slot_at).fold(step.wall, Timestamp::max);
+            let passed_until =
+                passed.into_iter().chain(active.newest_slot_at).fold(step.wall, Timestamp::max);
             active.state.passed = active.plan().newest_due(passed_until);
         }
         if !active.campaign.is_panel {

@@ -60,13 +60,15 @@ impl DevicePartition {
         match change {
             PresenceChange::Connected(device, _, session, _) => {
                 self.bar_by_label(device, step)?;
-                let was_connected = self.is_connected(device);
+                let (was_connected, was_own) =
+                    (self.is_connected(device), self.has_own(device, session.number));
                 self.commands.sessions.apply(change);
                 self.bar_by_label(device, step)?;
-                let is_own = self.own_sessions(device).any(|(own, _)| own.number == session.number);
+                // It may be told again, with more kinds. After a load the books are not sure.
+                let is_sure = self.commands.unsure_sessions.is_empty();
                 if let Some(slot) = self.devices.slot_of(device)
-                    && is_own
-                    && !(was_connected && self.is_booked(slot, session.number, step)?)
+                    && self.has_own(device, session.number)
+                    && !(was_own && (is_sure || self.is_booked(slot, session.number, step)?))
                 {
                     self.session_began(slot, was_connected, step)?;
                 }
@@ -178,6 +180,11 @@ impl DevicePartition {
     /// Whether the device has a live session of its own.
     pub(in crate::devices::partition) fn is_connected(&self, id: &DeviceId) -> bool {
         self.own_sessions(id).next().is_some()
+    }
+
+    /// Whether this is a live session of the device's own.
+    fn has_own(&self, device: &DeviceId, number: u64) -> bool {
+        self.own_sessions(device).any(|(own, _)| own.number == number)
     }
 
     /// The live sessions of a device's own, oldest first.
