@@ -160,8 +160,8 @@ impl Key for OperationKey {
     }
 }
 
-/// The place of something that has a number in its list: a dead letter, or a block, by the id of its
-/// first message.
+/// The place of something that has a number in its list: a dead letter, or a block, by the id of
+/// its first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NumberKey(pub u64);
 

@@ -135,8 +135,8 @@ async fn first_item<L: Followable>(
     };
     let found = async {
         let Some(follower) = follower else {
-            // Where its device was deleted meanwhile, reading says so. Else it is waited for all the
-            // same: nobody is told so whether there is a device.
+            // Where its device was deleted meanwhile, reading says so. Else it is waited for all
+            // the same: nobody is told so whether there is a device.
             drop(look(api, reads, &mut asked).await?);
             return pending().await;
         };

@@ -104,8 +104,8 @@ impl<T> Worker<T> {
 
     /// Works only as long as there is something to do: ends when no job is ready and no handler
     /// runs. Jobs whose time has not come, failed ones included, are left for another worker. If
-    /// the server gives no answer for as long as calls are tried again, and no handler runs, it ends
-    /// with the error.
+    /// the server gives no answer for as long as calls are tried again, and no handler runs, it
+    /// ends with the error.
     #[must_use]
     pub fn until_empty(self) -> Self {
         Self { until_empty: true, wait: Duration::ZERO, ..self }

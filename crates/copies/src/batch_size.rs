@@ -1,5 +1,5 @@
-//! How much a copy sends at a time: as much as its line and the node at its end manage soon, and less
-//! while the stream there has no room.
+//! How much a copy sends at a time: as much as its line and the node at its end manage soon. While
+//! the stream there has no room, it is less.
 //!
 //! An answer that is not there within seconds counts as lost, so that a line which was cut without
 //! a word is found soon. What is sent together must not take that long on a slow line either.

@@ -126,8 +126,8 @@ impl Commands {
     ///
     /// # Errors
     /// 404 `unknown_command`; 409 `not_finished`, `not_retryable` for an acknowledged or superseded
-    /// one, or `superseded` while a newer one with its key waits, or where its desired entry was
-    /// given another value since.
+    /// one, or `superseded` while a newer one with its key waits. It is `superseded` too where its
+    /// desired entry was given another value since.
     pub async fn retry(&self, id: EntityId) -> Result<(), Problem> {
         self.engine.partition_of_entity(id).ask(|reply| CommandInput::Retry { id, reply }.into()).await?
     }

@@ -213,8 +213,8 @@ impl Forwarder {
                 if is_forgotten {
                     self.forget(kind);
                 }
-                // A smaller call of messages is safe: each has its own id. The jobs of a call share a
-                // key, so a smaller call may follow only once this one is forgotten.
+                // A smaller call of messages is safe: each has its own id. The jobs of a call share
+                // a key, so a smaller call may follow only once this one is forgotten.
                 if is_full && (is_forgotten || kind == DestinationKind::Stream) {
                     self.records_max = (records.len() / 2).max(1);
                 }

@@ -164,8 +164,8 @@ fn reset(copy: &mut StreamCopy, now: Timestamp) {
     (copy.live, copy.begins, copy.reset_at) = (None, None, Some(now));
 }
 
-/// Begins the live lane behind the newest message of the source, if there is none yet. If the source
-/// is the other end, its ids mean something only in that stream: another one is refused.
+/// Begins the live lane behind the newest message of the source, if there is none yet. If the
+/// source is the other end, its ids mean something only in that stream: another one is refused.
 pub fn begin_live(copy: &mut StreamCopy, newest: u64, source: &PeerIdentity) -> CopyProgress {
     if copy.direction == CopyDirection::From {
         if copy.peer.as_deref().is_some_and(|peer| *peer != *source.stream) {

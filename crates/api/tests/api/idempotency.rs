@@ -54,6 +54,19 @@ async fn another_query_under_the_same_key_is_another_request() {
 }
 
 #[tokio::test]
+async fn how_long_a_call_waits_is_no_part_of_its_key() {
+    let server = Server::start().await;
+    server.add_device("a").await;
+    let [first, again] = ["?wait=1ms", ""].map(|wait| {
+        let call = format!("POST /v1/devices/a/commands{wait}");
+        server.send(keyed(&call, "k", r#"{"payload":1}"#))
+    });
+    let (first, again) = (first.await, again.await);
+    assert_eq!((first.status, again.status), (201, 201), "{}", again.text);
+    assert_eq!(first.json()["id"], again.json()["id"]);
+}
+
+#[tokio::test]
 async fn a_portal_is_opened_once_and_its_token_stored_nowhere() {
     let server = Server::start().await;
     server.add_client("acme").await;

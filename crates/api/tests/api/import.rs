@@ -114,7 +114,7 @@ async fn the_first_thousand_refusals_are_listed() {
 async fn a_device_may_be_called_as_the_route_is() {
     let server = Server::start().await;
     let one = "/v1/devices/import";
-    server.check(&format!("GET {one}"), "", 404, r#"{"code":"unknown_device"}"#).await;
+    server.check(&format!("GET {one}"), "", 404, "unknown_device").await;
     assert_eq!(import(&server, r#"{"id":"import","address":"here"}"#).await["created"], 1);
     server.check(&format!("GET {one}"), "", 200, r#"{"id":"import","address":"here"}"#).await;
     server.check(&format!("PATCH {one}"), r#"{"address":"there"}"#, 200, r#"{"address":"there"}"#).await;

@@ -252,8 +252,7 @@ async fn short_lists_have_pages_too() {
             ("cursor=zz", 400, "invalid_cursor"),
             ("colour=red", 422, "unknown_parameter"),
         ] {
-            let expect = format!(r#"{{"code":"{code}"}}"#);
-            server.check(&format!("GET {path}?{query}"), "", status, &expect).await;
+            server.check(&format!("GET {path}?{query}"), "", status, code).await;
         }
     }
 }
@@ -263,7 +262,7 @@ async fn a_call_that_shows_one_object_takes_no_parameter_that_it_does_not_know()
     let server = Server::start().await;
     server.add_device("d").await;
     for path in ["/v1/devices/d", "/v1/system", "/v1/queues/a/b"] {
-        server.check(&format!("GET {path}?colour=red"), "", 422, r#"{"code":"unknown_parameter"}"#).await;
+        server.check(&format!("GET {path}?colour=red"), "", 422, "unknown_parameter").await;
     }
     // Whoever asks for health may ask as it likes.
     assert_eq!(server.call("GET /healthz?colour=red", "").await.status, 200);

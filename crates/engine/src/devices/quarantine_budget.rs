@@ -6,7 +6,7 @@
 //! reports without room meanwhile; it looks again after [`LOOKED_AT_EVERY`].
 //!
 //! What a step adds counts at once. If its batch is lost, older ones of other partitions may have
-//! gone for it: as much as one partition has on its way at most.
+//! gone for it. That is at most what one partition has on its way.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -39,8 +39,8 @@ impl CampaignMachine {
         while self.pass_slot(campaign, step).is_some_and(|due| due <= step.wall) {}
     }
 
-    /// Begins or skips the next slot if it is due. Returns when to look again; `None` if the campaign
-    /// is paused or over.
+    /// Begins or skips the next slot if it is due. Returns when to look again; `None` if the
+    /// campaign is paused or over.
     fn pass_slot(&mut self, campaign: Incarnation, step: &mut CampaignsStep<'_>) -> Option<Timestamp> {
         let (slot, begins) = match self.campaigns.step(campaign, step.wall)? {
             SlotStep::Begin(slot) => (slot, !self.was_missed(campaign, slot)),

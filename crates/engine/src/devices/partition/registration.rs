@@ -169,8 +169,8 @@ impl DevicePartition {
         }
     }
 
-    /// The device is deleted. An attempt under way at what was cancelled will not be recorded, so it
-    /// is not counted.
+    /// The device is deleted. An attempt under way at what was cancelled will not be recorded, so
+    /// it is not counted.
     fn forget_attempts(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) {
         for client in self.pairs.clients_with_cancelled_attempt(slot) {
             let flight = self.pairs.remove(&(slot, client)).and_then(|pair| pair.in_flight);

@@ -54,8 +54,8 @@ impl<W: Workload> Run<W> {
         Ok(())
     }
 
-    /// The process is up and well. A store that failed under a read, no partition knows of, and the
-    /// end of the process within what it did with its disk beside the store, nobody has noticed.
+    /// The process is up and well. No partition knows of a store that failed under a read. And
+    /// nobody has noticed an end of the process in what it did with its disk beside the store.
     pub(super) fn revive(&mut self) -> Checked {
         self.notice_end();
         for _ in 0..STARTS_MAX {

@@ -121,8 +121,8 @@ struct Server {
     done: Option<DoneWork>,
     /// Something that it did failed: files may be left until the next start.
     has_failed: bool,
-    /// How often the partition was loaded, up to which time the ledger was looked through, and up to
-    /// which positions were.
+    /// How often the partition was loaded, up to which time the ledger was looked through, and up
+    /// to which positions were.
     loads: Arc<AtomicU64>,
     loads_noticed: u64,
     loads_seen: u64,

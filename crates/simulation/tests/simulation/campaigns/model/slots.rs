@@ -83,8 +83,8 @@ impl Model {
     }
 
     /// Slots that a campaign has passed in this batch were begun or skipped, and all that were due
-    /// when it was paused. Those of a pause or of another pace need not be, and of very many only the
-    /// newest.
+    /// when it was paused. Those of a pause or of another pace need not be, and of very many only
+    /// the newest.
     pub(super) fn check_passed(
         &self,
         before: &BTreeMap<Box<str>, Rc<TrackedCampaign>>,

@@ -262,7 +262,7 @@ impl Partition {
         let pace = step.pace(&command.device);
         let unanswered = || self.of_device(&command.device).filter(|other| other.is_unanswered());
         let count = unanswered().filter(|other| other.command.id != command.id).count() + 1;
-        // A device that is at work on what it was sent earlier has that one too, whoever waits for it.
+        // A device may say that it is at work on what it was sent earlier.
         Invariant::BOUNDED.check(known.is_unanswered() || count <= pace.in_flight as usize, || {
             format!("{}, as the device has {count} unanswered", what())
         })?;

@@ -328,7 +328,7 @@ impl Partition {
         }
     }
 
-    /// The device goes: nothing more is told of it, and how attempts under way end is not recorded
+    /// The device goes, and nothing more is told of it. How attempts under way end is not recorded
     /// any more, so they are none.
     pub(super) fn forget_attempts(&mut self, id: &DeviceId) {
         for (_, _, Flight { delivery, .. }) in self.flights().into_iter().filter(|(of, ..)| of == id) {

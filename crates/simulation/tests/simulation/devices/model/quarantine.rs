@@ -1,5 +1,5 @@
-//! Refused reports, kept as the contract words it: as they were received, up to a size and an age;
-//! the oldest of all partitions go first.
+//! Refused reports, kept as the contract words it: as they were received, up to a size and an age.
+//! The oldest of all partitions go first.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub(crate) struct Quarantine {
     pub(crate) kept: Vec<Arc<Quarantined>>,
     /// The latest that ever was: no id comes twice.
     latest: Option<QuarantineKey>,
-    /// What the other partitions have in this step, which counts for the limit too: when each was
-    /// refused, where, and what it counts for.
+    /// What the other partitions have in this step: when each was refused, where, and what it
+    /// counts for.
     pub(crate) elsewhere: Vec<(Timestamp, PartitionId, u64)>,
     /// How many came in this step.
     added: usize,

@@ -125,8 +125,8 @@ impl Evidence {
         self.leases.last_key_value().map(|(number, _)| *number)
     }
 
-    /// The id under which a payload was stored. A job that was published before with the same payload
-    /// may have been parked in this step, or its run have died: it is not meant.
+    /// The id under which a payload was stored. An earlier job with the same payload is not meant.
+    /// It may have been parked in this step, or its run have died.
     pub(super) fn id_of(&self, payload: &Payload, is_meant: impl Fn(JobId) -> bool) -> Option<JobId> {
         self.bodies.get(&number_of(payload)?)?.iter().copied().find(|id| is_meant(*id))
     }
