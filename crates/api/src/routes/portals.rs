@@ -77,9 +77,9 @@ async fn open(
 }
 
 /// The open portals of a client, as they are now.
-struct OpenPortals(Vec<Arc<PortalToken>>);
+struct PortalList(Vec<Arc<PortalToken>>);
 
-impl List for OpenPortals {
+impl List for PortalList {
     type Key = NumberKey;
     type Found = Arc<PortalToken>;
     type Shown<'a> = PortalShape;
@@ -107,7 +107,7 @@ async fn list(
     let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
     let now = api.engine().clock().now();
     let open = api.engine().portals().of_client(client.incarnation, now);
-    list::answer(&api, page, OpenPortals(open)).await
+    list::answer(&api, page, PortalList(open)).await
 }
 
 async fn close(

@@ -198,12 +198,12 @@ async fn list_blocks(
 }
 
 /// The handlers of a stream, in their order.
-struct Handlers {
+struct HandlerList {
     streams: Streams,
     stream: StreamName,
 }
 
-impl List for Handlers {
+impl List for HandlerList {
     type Key = NumberKey;
     type Found = (u64, HandlerStatus);
     type Shown<'a> = HandlerShape<'a>;
@@ -229,5 +229,5 @@ async fn list_handlers(
     params: Params,
 ) -> Result<Response, Refused> {
     let page = params.page()?;
-    list::answer(&api, page, Handlers { streams: api.streams(), stream }).await
+    list::answer(&api, page, HandlerList { streams: api.streams(), stream }).await
 }

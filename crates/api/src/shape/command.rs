@@ -207,24 +207,16 @@ mod tests {
 
     #[test]
     fn nothing_of_a_command_is_shown_before_it_was_given() {
-        let command = Command {
-            id: EntityId { routing: 0, at: Timestamp(1_001), number: 0, tag: 0 },
-            slot: DeviceSlot(1),
-            device: DeviceId::new("0xA").expect("an id"),
-            payload: Arc::from(*b"1"),
-            origin: None,
-            key: None,
-            terms: CommandTerms {
-                priority: 0,
-                not_before: None,
-                ttl_ms: None,
-                ack_timeout_ms: 1,
-                run_timeout_ms: 1,
-                attempts_max: 1,
-            },
-            cause: CommandCause::Call,
-            notify: None,
-        };
+        let (priority, attempts_max) = (0, 1);
+        let (ack_timeout_ms, run_timeout_ms) = (1, 1);
+        let (not_before, ttl_ms) = (None, None);
+        let terms =
+            CommandTerms { priority, not_before, ttl_ms, ack_timeout_ms, run_timeout_ms, attempts_max };
+        let (device, payload) = (DeviceId::new("0xA").expect("an id"), Arc::from(*b"1"));
+        let id = EntityId { routing: 0, at: Timestamp(1_001), number: 0, tag: 0 };
+        let (slot, cause) = (DeviceSlot(1), CommandCause::Call);
+        let command =
+            Command { id, slot, device, payload, origin: None, key: None, terms, cause, notify: None };
         let state = CommandState {
             status: CommandStatus::Acknowledged,
             published_at: Some(Timestamp(1_000)),
