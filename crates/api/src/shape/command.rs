@@ -1,6 +1,6 @@
 //! Commands in answers.
 
-use base::{EntityId, Timestamp};
+use base::EntityId;
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::records::LateAnswer;
 use engine::{PublishedCommand, TrackedCommand};
@@ -107,9 +107,7 @@ pub(super) fn json_text(text: Option<&str>) -> Option<&RawValue> {
 }
 
 impl<'a> From<&'a TrackedCommand> for CommandShape<'a> {
-    fn from(tracked: &'a TrackedCommand) -> Self {
-        let TrackedCommand { command, state } = tracked;
-        let shown = |at: Timestamp| Time(tracked.shown_at(at));
+    fn from(TrackedCommand { command, state }: &'a TrackedCommand) -> Self {
         Self {
             id: id_text(command.id),
             device_id: command.device.as_str(),
@@ -123,10 +121,10 @@ impl<'a> From<&'a TrackedCommand> for CommandShape<'a> {
             created_at: Time(command.id.at),
             not_before: command.terms.not_before.map(Time),
             expires_at: state.expires_at.map(Time),
-            published_at: state.published_at.map(shown),
-            finished_at: state.finished_at.map(shown),
+            published_at: state.published_at.map(Time),
+            finished_at: state.finished_at.map(Time),
             progress: json_text(state.progress.as_deref()),
-            progress_at: state.progress_at.map(shown),
+            progress_at: state.progress_at.map(Time),
             result: json_text(state.result.as_deref()),
             late: state.late.as_deref().map(LateShape::from),
         }
@@ -193,40 +191,5 @@ impl LateShape<'_> {
     pub(super) fn write(late: Option<&Self>, cells: &mut Cells<'_>) {
         cells.shown_or_empty(late.map(|late| late.ok)).shown_or_empty(late.map(|late| late.at));
         cells.json(late.and_then(|late| late.result));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use base::DeviceId;
-    use engine::records::{Command, CommandCause, CommandState, CommandStatus, CommandTerms, DeviceSlot};
-
-    use super::*;
-
-    #[test]
-    fn nothing_of_a_command_is_shown_before_it_was_given() {
-        let (priority, attempts_max) = (0, 1);
-        let (ack_timeout_ms, run_timeout_ms) = (1, 1);
-        let (not_before, ttl_ms) = (None, None);
-        let terms =
-            CommandTerms { priority, not_before, ttl_ms, ack_timeout_ms, run_timeout_ms, attempts_max };
-        let (device, payload) = (DeviceId::new("0xA").expect("an id"), Arc::from(*b"1"));
-        let id = EntityId { routing: 0, at: Timestamp(1_001), number: 0, tag: 0 };
-        let (slot, cause) = (DeviceSlot(1), CommandCause::Call);
-        let command =
-            Command { id, slot, device, payload, origin: None, key: None, terms, cause, notify: None };
-        let state = CommandState {
-            status: CommandStatus::Acknowledged,
-            published_at: Some(Timestamp(1_000)),
-            progress_at: Some(Timestamp(1_000)),
-            finished_at: Some(Timestamp(1_002)),
-            ..CommandState::WAITING
-        };
-        let tracked = TrackedCommand { command: Arc::new(command), state };
-        let shown = CommandShape::from(&tracked);
-        let times = [shown.published_at, shown.progress_at, shown.finished_at];
-        assert_eq!(times.map(|at| at.map(|at| at.0)), [1_001, 1_001, 1_002].map(|at| Some(Timestamp(at))));
     }
 }

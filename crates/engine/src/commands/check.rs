@@ -83,13 +83,6 @@ impl TrackedCommand {
         let state = CommandState { is_held, expires_at, ..CommandState::WAITING };
         Self { command: Arc::clone(&self.command), state }
     }
-
-    /// A time of its state as it is shown: not before it was given. Its id has the stamp of a feed,
-    /// which may run ahead of the clock by some milliseconds.
-    #[must_use]
-    pub fn shown_at(&self, at: Timestamp) -> Timestamp {
-        at.max(self.command.id.at)
-    }
 }
 
 /// Whether the text may be the key of a desired entry that is wished: what JSON writes as it is.

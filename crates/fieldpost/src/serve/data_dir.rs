@@ -35,12 +35,15 @@ pub(super) fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
     Ok(Arc::new(store))
 }
 
-/// Refuses a data directory that another server has open. One that cannot be looked at is left to
-/// [`open`].
+/// Refuses a data directory that another server has open. What else is wrong with it, [`open`] says.
 pub(super) fn check_free(settings: &Settings) -> Result<(), Ended> {
     let Ok(disk) = RealDisk::open_dir(&settings.data_dir, false) else { return Ok(()) };
-    let directory = settings.data_dir.display();
-    store::check_free(&disk).map_err(because(&format!("the data directory {directory} is refused")))
+    match store::check_free(&disk) {
+        Err(error @ StoreError::Refused(_)) => {
+            Err(Ended(format!("the data directory {} is refused: {error}", settings.data_dir.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn sync_mode(durability: Durability) -> SyncMode {

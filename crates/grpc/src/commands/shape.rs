@@ -11,7 +11,6 @@ use crate::time::moment;
 /// A command, and how far it has come.
 pub(super) fn command(tracked: &TrackedCommand) -> proto::Command {
     let TrackedCommand { command, state } = tracked;
-    let shown = |at| moment(tracked.shown_at(at));
     proto::Command {
         id: command.id.to_text(COMMAND_ID_PREFIX),
         device_id: command.device.to_string(),
@@ -25,10 +24,10 @@ pub(super) fn command(tracked: &TrackedCommand) -> proto::Command {
         created_at: Some(moment(command.id.at)),
         not_before: command.terms.not_before.map(moment),
         expires_at: state.expires_at.map(moment),
-        published_at: state.published_at.map(shown),
-        finished_at: state.finished_at.map(shown),
+        published_at: state.published_at.map(moment),
+        finished_at: state.finished_at.map(moment),
         progress: text(state.progress.as_deref()),
-        progress_at: state.progress_at.map(shown),
+        progress_at: state.progress_at.map(moment),
         result: text(state.result.as_deref()),
         late: state.late.as_deref().map(late),
     }
