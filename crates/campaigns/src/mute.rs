@@ -2,7 +2,7 @@
 //!
 //! A device whose last 3 picks expired is benched for a minute. Each further pick that expires
 //! doubles this, up to an hour. Any answer and any new session frees it. Of a selection at most a
-//! fifth is set aside, rounded down: those with most expired picks in a row stay aside, and among
+//! fifth is set aside, rounded down. Those with most expired picks in a row stay aside, and among
 //! these those whose bench ends last.
 
 use std::collections::BTreeSet;

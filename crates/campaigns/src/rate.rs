@@ -17,7 +17,7 @@ const MINUTE_MS: u64 = 60_000;
 const PICK_MILLI: u64 = 1_000;
 /// Picks that could have been made during at most this delay are made afterwards.
 const MADE_UP_MS: u64 = 100;
-/// A class that waits is passed by for so many picks at most: two classes may be due at once, and
+/// A class that waits is passed by for so many picks at most. Two classes may be due at once, and
 /// both get their pick within ten.
 const PASSED_BY_MAX: u32 = 8;
 

@@ -1,7 +1,7 @@
 //! Shares: what each device has had of all picks, and which devices have had least.
 //!
 //! A device that is picked has reached `max(V, reached) + 1`, where `V` is what the
-//! [virtual clock](crate::VirtualClock) reads; a device that was never picked has reached 0. Picked
+//! [virtual clock](crate::VirtualClock) reads. A device that was never picked has reached 0. Picked
 //! are those that have reached least. Among those that have reached the same, the one that was
 //! picked longer ago goes first. So two devices that are always in the same selections take turns:
 //! their picks never differ by more than one. `docs/fairness.md` has the proof.

@@ -2,8 +2,8 @@
 //!
 //! Slots lie on the wall clock, at multiples of their length since the epoch in UTC, shifted by the
 //! campaign's phase. `Every` has one slot in each interval. `Over` has 60 slots in each period.
-//! Slot `i` of these wants `floor((i + 1) x count / 60) - floor(i x count / 60)` devices, so that
-//! the sum of a period is exactly `count`. A slot that wants none is passed over.
+//! Slot `i` of these wants `floor((i + 1) x count / 60) - floor(i x count / 60)` devices. So the
+//! sum of a period is exactly `count`. A slot that wants none is passed over.
 //!
 //! ```text
 //!            due_at        + length, at most 1 min        due_at of the next
@@ -146,8 +146,8 @@ impl SlotPlan {
         }
     }
 
-    /// How long who drops out of a slot is replaced: its length, at most a minute, and at least as
-    /// long as a device has for its answer.
+    /// How long a device that drops out of a slot is replaced: the slot's length, at most a minute.
+    /// It is at least as long as a device has for its answer.
     #[must_use]
     pub fn replaced_for(&self, answer_timeout: Duration) -> Duration {
         self.length().min(REPLACED_MAX).max(answer_timeout)

@@ -45,10 +45,9 @@ pub struct CommandLanes {
 }
 
 impl CommandLanes {
-    /// The lanes of a partition that starts: nobody is reachable. Of the
-    /// `unanswered` commands, which may be read one by one, those on their last try keep their
-    /// deadlines; the others take no memory until their devices are back. Commands that have ended
-    /// are kept for `keep`.
+    /// The lanes of a partition that starts: nobody is reachable. Of the `unanswered` commands,
+    /// which may be read one by one, those on their last try keep their deadlines. The others take
+    /// no memory until their devices are back. Commands that have ended are kept for `keep`.
     pub fn load<S: CommandStore>(
         keep: Duration,
         unanswered: impl Iterator<Item = Result<(Arc<Command>, CommandState), S::Error>>,
@@ -113,9 +112,9 @@ impl CommandLanes {
         is_idle
     }
 
-    /// The command that a polling device is given now: the first that it has not answered, with a
-    /// try more if its time to answer is over. Else the next that waits. `None` when there is none,
-    /// or while the gap forbids a try.
+    /// The command that a polling device is given now. It is the first that the device has not
+    /// answered, with a try more if its time to answer is over. Where all are answered, it is the
+    /// next that waits. `None` when there is none, or while the gap forbids a try.
     pub fn poll<S: CommandStore>(
         &mut self,
         now: Timestamp,
@@ -183,8 +182,8 @@ impl CommandLanes {
         self.lanes.forget(slot);
     }
 
-    /// What the passing of time brings, for `max` commands at most: answers that did not come, gaps
-    /// that are over, times that have come or run out, ended commands that are kept no longer.
+    /// What the passing of time brings, for `max` commands at most. Answers did not come, gaps
+    /// are over, times have come or run out, ended commands are kept no longer.
     pub fn advance<S: CommandStore>(
         &mut self,
         now: Timestamp,

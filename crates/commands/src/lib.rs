@@ -55,9 +55,9 @@
 //!
 //! The `ttl` is counted from when the command was given, from its `not_before`, or from when it was
 //! retried, whichever is latest. A retried command whose `not_before` is still to come is held
-//! again, and one with a key gives way to a newer one that waits: the retry is refused. Whatever
-//! its device said before is forgotten. That it went out is not: an answer counts before the next
-//! try too. The `ttl` of a pick's command ends when it goes out: its device has its whole time to
+//! again. One with a key gives way to a newer one that waits: the retry is refused. Whatever its
+//! device said before is forgotten. That it went out is not: an answer counts before the next try
+//! too. The `ttl` of a pick's command ends when it goes out: its device has its whole time to
 //! answer.
 //!
 //! A command with `notify` expires, or fails for want of an answer, only while there is room for
@@ -75,8 +75,8 @@
 //! A **lane** is open while its device is reachable. Commands go out in it by priority, the highest
 //! first, then by age. At most [`Pace::in_flight`] are unanswered at a time, and two publishes are
 //! never closer than [`Pace::gap`], repeats included. Repeats go before what waits.
-//! [`LaneChange::SetPace`] changes both at once: a gap that goes on is measured anew from its
-//! publish, and what is unanswered beyond a narrower window stays with the device.
+//! [`LaneChange::SetPace`] changes both at once. A gap that goes on is measured anew from its
+//! publish. What is unanswered beyond a narrower window stays with the device.
 //!
 //! What was not answered when a lane closes goes out again when it opens, and nothing of the device
 //! goes before it. A device that is at work is not asked again before its `run_timeout` is over. On
@@ -100,16 +100,16 @@
 //!
 //! # Cost
 //! A waiting or held command takes no memory. A lane takes about 100 bytes while it is open, and
-//! about 250 more for each unanswered command; closed, it keeps only commands on their last try.
-//! Beside that, small unanswered commands are remembered with their payloads, within a bound for
-//! each and for all of a partition. The others are read from the store when they move on.
+//! about 250 more for each unanswered command. When closed, it keeps only commands on their last
+//! try. Beside that, small unanswered commands are remembered with their payloads, within a bound
+//! for each and for all of a partition. The others are read from the store when they move on.
 //!
 //! A call about a device looks at each of its unanswered commands a few times. A poll, in a closed
 //! lane, reads them.
 //!
-//! In an open lane where nothing waits, send, publish and answer read nothing from the store,
-//! unless the command has a key or is not remembered. A closed lane wakes nobody, but for a
-//! last try whose deadline comes.
+//! In an open lane where nothing waits, send, publish and answer read nothing from the store.
+//! Exceptions are commands that have a key or are not remembered. A closed lane wakes nobody, but
+//! for a last try whose deadline comes.
 
 mod gaps;
 mod lane;

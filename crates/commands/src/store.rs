@@ -35,7 +35,7 @@ pub trait CommandStore {
     ) -> Result<Vec<OpenCommand>, Self::Error>;
     /// The first finished commands by when they ended, up to this time.
     fn finished(&self, until: Timestamp, limit: usize) -> Result<Vec<FinishedCommand>, Self::Error>;
-    /// Whether this command may expire or fail by itself now, as `end` says: if somebody is to be
+    /// Whether this command may expire or fail by itself now, as `end` says. If somebody is to be
     /// told, there has to be room for the outcome. A receiver that is refused is noted.
     fn has_room_for_outcome(&mut self, of: &Command, end: CommandStatus) -> bool;
     /// Whether there may be room now for a receiver that was refused.

@@ -9,8 +9,8 @@ use records::{Command, CommandKey, CommandState, CommandStatus, DeviceSlot, Outc
 
 use crate::step::Tracked;
 
-/// Memory for one unanswered command. One that takes more is read from the store when it moves on:
-/// a payload may have 256 KiB, and there are as many unanswered commands as devices.
+/// Memory for one unanswered command. One that takes more is read from the store when it moves on.
+/// A payload may have 256 KiB, and there are as many unanswered commands as devices.
 pub(crate) const REMEMBERED_EACH_BYTES_MAX: usize = 2 << 10;
 
 /// A command that its device has not answered: when it moves on. The command itself is remembered

@@ -1,9 +1,9 @@
 //! Cron expressions in a time zone: when a recurring job is due.
 //!
-//! What a pattern means on the clock on the wall is asked of `croner`; what that is in real time,
-//! where clocks are put forward and back, is decided here, as Vixie cron does. A job whose minute
-//! or hour (or second) begins with `*` follows the clock: it skips an hour that does not exist and
-//! runs in both of an hour that comes twice. Any other names times of day, and runs once for each:
+//! What a pattern means on the wall clock is asked of `croner`. What that is in real time, where
+//! clocks are put forward and back, is decided here, as Vixie cron does. A job whose minute or hour
+//! (or second) begins with `*` follows the clock. It skips an hour that does not exist and runs in
+//! both of an hour that comes twice. Any other names times of day, and runs once for each. It runs
 //! at the end of a gap that it falls into, and in the first of two equal hours.
 //!
 //! The time zones are compiled in: a partition reads no file, and two machines agree. Not here:
@@ -62,8 +62,8 @@ pub(super) fn latest(expression: &str, zone: Option<&str>, now: Timestamp) -> Op
     calendar.last_until(seconds(now)).map(moment)
 }
 
-/// What a job that was due at `after` is due at next: the latest moment up to `now`, into which
-/// earlier ones that were missed fold, and where none was missed the first one to come.
+/// When a job that was due at `after` is due next: the latest moment up to `now`, into which
+/// earlier missed ones fold. Where none was missed, it is the first one to come.
 ///
 /// It is after `after` even where the wall clock was put back behind it: no moment is answered
 /// twice.
@@ -156,7 +156,7 @@ impl Calendar {
         None
     }
 
-    /// Where the clock on the wall first counts in a span: at its start, or for times of day at the
+    /// Where the wall clock first counts in a span: at its start. For times of day, it is at the
     /// end of what came before.
     fn earliest_in(&self, span: &Span) -> Option<DateTime> {
         let Some(start) = span.start else { return Some(DateTime::MIN) };

@@ -2,7 +2,7 @@
 //! again, and every device gets its fair share.
 //!
 //! Their records are rows of a partition of their own. Its machine plans durably which devices are
-//! picked; a courier carries each order to the device's partition, which makes the command, and
+//! picked. A courier carries each order to the device's partition, which makes the command, and
 //! carries back what became of it. An order that may have been lost is given again: a device's
 //! partition knows a pick that it has had.
 //!

@@ -2,8 +2,8 @@
 //! as that is durable.
 //!
 //! A partition changes its index by an effect, which is let go in front of the answers of its
-//! batch: whoever is answered finds what it was answered about. A partition that is loaded brings
-//! its whole index. Readers hold the lock of one partition at a time, for the length of one
+//! batch. So whoever is answered finds what it was answered about. A partition that is loaded
+//! brings its whole index. Readers hold the lock of one partition at a time, for the length of one
 //! evaluation.
 
 use std::collections::BTreeMap;

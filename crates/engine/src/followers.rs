@@ -251,7 +251,7 @@ impl FollowerSignal {
     }
 
     /// Tells of the thing with that number. Who was told and has not looked yet is not woken again,
-    /// and costs no more than a look: it takes what it was told of before it reads.
+    /// and costs no more than a look. It takes what it was told of before it reads.
     fn tell(&self, number: usize) {
         let bit = 1 << number;
         let is_told = |told: u32| told & bit != 0;
@@ -450,9 +450,9 @@ impl Follower {
         self.signal.tell(0);
     }
 
-    /// Resolves when the feed may show something that it did not show before. Of commands and
-    /// notifications that were there before, none that was made before the time that this answers
-    /// has come to stand elsewhere since it was last asked.
+    /// Resolves when the feed may show something that it did not show before, and answers a time.
+    /// Of the commands and notifications that were there, none made before that time has moved
+    /// since the last call.
     pub async fn changed(&self) -> Timestamp {
         self.signal.told(u32::MAX).await;
         let moved_from = Timestamp(self.signal.moved_from.swap(i64::MAX, Ordering::SeqCst));

@@ -386,7 +386,7 @@ impl Engine {
     }
 
     /// Sends a delivery again now: 409 `superseded` unless it is the newest of its client and
-    /// device; a delivered one goes out under a new id.
+    /// device. A delivered one goes out under a new id.
     ///
     /// # Errors
     /// See [`Engine::create_client`].

@@ -1,6 +1,6 @@
 //! What every partition shares, whatever its machine does: the machine trait, the step, the runner
-//! and its driver, clocks, writes that are not durable yet, and answers that are kept for repeats.
-//! It has no word for what a machine is about.
+//! and its driver, and clocks. Writes that are not durable yet and answers that are kept for
+//! repeats are here too. It has no word for what a machine is about.
 //!
 //! The section on `engine` in ARCHITECTURE.md says how to add a machine.
 

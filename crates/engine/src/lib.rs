@@ -1,8 +1,8 @@
 //! Partitions: the rules composed, their batches committed, and their effects let go only when that
 //! is durable.
 //!
-//! Knows no protocol and no file. The edges see [`Engine`]: reports go in through an [`Intake`],
-//! requests and attempts as calls, and everything that is read comes from [`Queries`], which see
+//! Knows no protocol and no file. The edges see [`Engine`]. Reports go in through an [`Intake`],
+//! requests and attempts as calls. Everything that is read comes from [`Queries`], which see
 //! durable data only.
 //!
 //! `kernel` is what every partition shares. `devices`, `queues`, `registry`, `campaigns` and

@@ -1,9 +1,9 @@
 //! Operations: one action on every row of a list, some rows at a time, durably.
 //!
 //! An operation and its state are rows of the registry's partition; its [`table`] knows which go
-//! on. Which rows a filter means, what an action does to one, and who may do it is known to whoever
-//! works on operations: the worker takes what [`Operations::running`] shows, does a chunk at a
-//! time, and tells [`Operations::progress`] what came of it.
+//! on. The worker on an operation knows which rows a filter means, what an action does to one, and
+//! who may do it. It takes what [`Operations::running`] shows, does a chunk at a time, and tells
+//! [`Operations::progress`] what came of it.
 
 mod ended;
 pub mod rule;

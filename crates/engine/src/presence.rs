@@ -1,6 +1,6 @@
 //! Which devices have live sessions, and which can be reached, as the MQTT listener tells it.
 //!
-//! A device is connected while a session of its own lives, and reachable while a live session has
+//! A device is connected while a session of its own lives. It is reachable while a live session has
 //! a subscription that covers the topic of its commands.
 
 use std::sync::Arc;

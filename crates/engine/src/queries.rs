@@ -90,7 +90,7 @@ impl Queries {
     }
 
     /// Lists that filter behind their index cost so many rows at most in a call, where that is less
-    /// than [`LOOKED_AT_MAX`]; but they look at one row at least.
+    /// than [`LOOKED_AT_MAX`]. But they look at one row at least.
     #[must_use]
     pub fn within(self, cost_max: usize) -> Self {
         Self { cost_max: cost_max.clamp(1, LOOKED_AT_MAX), ..self }
@@ -108,8 +108,8 @@ impl Queries {
         self.engine.directory().page(after, limit)
     }
 
-    /// Since when no notification has got through to a client, as far as this process knows; `None`
-    /// for one without devices whose newest notification has failed for good.
+    /// Since when no notification has got through to a client, as far as this process knows. `None`
+    /// for a client without devices whose newest notification has failed for good.
     #[must_use]
     pub fn stale_since(&self, client: &Client) -> Option<Timestamp> {
         self.engine.stale_since(client.incarnation)

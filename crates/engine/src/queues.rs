@@ -1,9 +1,9 @@
 //! Queues of jobs that users publish: partitions of their own, with the rules of `jobs`, and the
 //! calls of the edges.
 //!
-//! A queue lives in the partition of its namespace and name, apart from devices: nothing of a queue
-//! ever has to commit together with a device, and a flood of jobs does not stand in the way of
-//! reports. [`Queues`] is what the edges hold.
+//! A queue lives in the partition of its namespace and name, apart from devices. So nothing of a
+//! queue ever has to commit together with a device. And a flood of jobs does not stand in the way
+//! of reports. [`Queues`] is what the edges hold.
 
 mod answers;
 mod body;

@@ -8,9 +8,9 @@ use crate::settings::RetrySettings;
 /// Jitter is at most one part in this many of the delay.
 const JITTER_DIVISOR: u64 = 10;
 
-/// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum, and up to a tenth
-/// of it more, as `chance` has it; or what the receiver asks for, if that is longer, but no longer
-/// than the maximum.
+/// The delay after failed attempt `n`: base x (1 + log2 n), at most the maximum. Up to a tenth of
+/// it comes on top, as `chance` has it. A longer delay that the receiver asks for takes its place,
+/// up to the maximum.
 pub(crate) fn delay_after(
     retry: &RetrySettings,
     n: u32,

@@ -1,7 +1,7 @@
 //! Rollouts: one thing to do for many devices, handed out little by little.
 //!
 //! A rollout and its devices are rows of the registry's partition. Its [`table`] plans durably
-//! which devices have their turns; a task carries each order to the device's partition, which makes
+//! which devices have their turns. A task carries each order to the device's partition, which makes
 //! the command, and carries back what became of it. An order that may have been lost is given
 //! again: a device's partition knows a turn that it has had.
 //!
@@ -218,10 +218,11 @@ impl Rollouts {
     /// makes the same id, and so the same rollout.
     ///
     /// # Errors
-    /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 422
-    /// `bad_selector` or `bad_place` for a selection that cannot be kept; 422 `too_many_devices`;
-    /// 409 `exists` if another request came with the key, or `too_many_rollouts`; 503 when not
-    /// accepting, here and for every call below.
+    /// - 422 `no_place` for a payload that a kind of the selection cannot be shown.
+    /// - 422 `bad_selector` or `bad_place` for a selection that cannot be kept.
+    /// - 422 `too_many_devices`.
+    /// - 409 `exists` if another request came with the key, or `too_many_rollouts`.
+    /// - 503 when not accepting, here and for every call below.
     pub async fn create(
         &self,
         new: NewRollout,

@@ -1,7 +1,7 @@
 //! Streams: append-only sequences of messages in blocks.
 //!
 //! A stream lives in a partition of its own kind, by a hash of namespace and name. Its machine
-//! gives ids, keeps duplicates out, and decides when what was appended is written; the save mode of
+//! gives ids, keeps duplicates out, and decides when what was appended is written. The save mode of
 //! a stream says when that is, and when the caller is answered. Readers see what callers were
 //! answered, and never more.
 

@@ -1,7 +1,7 @@
 //! Versions of what is registered: whoever read an object can have it changed only if nobody
 //! changed it meanwhile.
 //!
-//! A version is derived from what is kept of an object's registration, so nothing is stored for it,
+//! A version is derived from what is kept of an object's registration. So nothing is stored for it,
 //! and it is the same after a restart. What devices report moves no version: otherwise one that is
 //! at work could never be changed so. Neither do the slots of a campaign.
 

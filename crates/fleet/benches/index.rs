@@ -1,5 +1,5 @@
-//! The index of a fleet of 1,000,000 devices with six labels, in 16 partitions: how long it takes
-//! to load, what it takes of memory, and how long counts and changes take.
+//! The index of a fleet of 1,000,000 devices with six labels, in 16 partitions. Measured are how
+//! long it takes to load, how much memory it takes, and how long counts and changes take.
 //!
 //! `cargo bench --package fleet --bench index`. Times are of one thread.
 #![allow(missing_docs, clippy::print_stdout, reason = "a benchmark is no library, and prints its figures")]

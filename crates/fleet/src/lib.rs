@@ -1,5 +1,5 @@
-//! The rules of the registry: what may be registered, changed and linked, which values a device may
-//! report, and which devices a selection means, one by one or by an index.
+//! The rules of the registry: what may be registered, changed and linked, and which values a device
+//! may report. They also say which devices a selection means, one by one or by an index.
 //!
 //! Pure functions from what a caller asks for to records, or to a refusal that says what would be
 //! right. Looking things up, keeping them and reading wire forms happens elsewhere.

@@ -39,7 +39,7 @@ pub fn check_url(text: &str, allow_private: bool) -> Result<(), Problem> {
 }
 
 /// The same for somebody who looks after one client and may learn nothing of the network that the
-/// server is in. With `allow_private`, no attempt checks what a name leads to: then only a public
+/// server is in. With `allow_private`, no attempt checks what a name leads to. Then only a public
 /// address will do, or the host and port that the client has at `present`.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! One record in memory for each device, found by the device's slot.
 //!
-//! Slots are dense and never used again, so records lie in pages of neighbouring slots, and an
-//! empty page is freed: replacing a fleet again and again does not grow memory. A freed page leaves
-//! one [`Page`], 16 bytes for 128 slots.
+//! Slots are dense and never used again, so records lie in pages of neighbouring slots. An empty
+//! page is freed: replacing a fleet again and again does not grow memory. A freed page leaves one
+//! [`Page`], 16 bytes for 128 slots.
 
 use crate::DeviceSlot;
 

@@ -1,5 +1,5 @@
 //! A copy of a stream: to which stream of which node its messages are given on, or from which they
-//! are taken, and how far that has come.
+//! are taken. Also how far that has come.
 
 use base::{Incarnation, Timestamp};
 

@@ -48,7 +48,8 @@ pub struct DeviceProfile {
     /// When it was registered.
     pub registered_at: Timestamp,
     /// The reading of [`crate::AttendedReadings::every`] from which the silence of a device never
-    /// seen is measured: the one at its registration, or at the time that import gave in its place.
+    /// seen is measured. It is the one at its registration, or at the time that import gave in its
+    /// place.
     pub expected_from: Attended,
     /// The incarnations of the clients it is linked to, in the order of linking.
     pub clients: Vec<Incarnation>,

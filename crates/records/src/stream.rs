@@ -1,6 +1,6 @@
 //! A stream: an append-only sequence of messages that lies in blocks.
 //!
-//! Messages that are durable but not in a stored block yet are chunks; a block that is stored is a
+//! Messages that are durable but not in a stored block yet are chunks. A block that is stored is a
 //! file elsewhere, and only its row is here. How messages lie in a chunk is known to the crate
 //! `streams`; to everybody else they are bytes. Times of receipt never fall within a stream.
 
@@ -32,7 +32,7 @@ pub struct Stream {
 weighs!(Stream: |stream| RECORD_BYTES + stream.text_bytes());
 
 /// What messages that a stream was given without a source are called by: this source, with their
-/// own ids, from an id up to that of the next origin.
+/// own ids. It holds from an id up to that of the next origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamOrigin {
     /// The source.

@@ -103,7 +103,7 @@ pub struct TaskRecord {
     pub deadline_ms: u64,
     /// The slot that it is.
     pub slot: Option<CampaignSlot>,
-    /// A hash of the request, which is asked for longer than the terms are kept; `None` of a slot,
+    /// A hash of the request, which is asked for longer than the terms are kept. `None` of a slot,
     /// and of a task that an earlier build stored.
     pub request: Option<u128>,
 }

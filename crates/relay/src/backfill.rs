@@ -1,8 +1,8 @@
 //! Backfill: the rows that a table has already go into the outbox as `{"op":"read"}`.
 //!
 //! Each page locks its rows against changes until it is committed. A change that was committed
-//! before is seen; one that comes later waits, and gets a later id: no row is told as it was after
-//! a newer change of it has been told.
+//! before is seen. One that comes later waits, and gets a later id. So no row is told as it was
+//! after a newer change of it has been told.
 
 use tokio_postgres::error::SqlState;
 

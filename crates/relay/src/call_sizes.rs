@@ -1,5 +1,5 @@
-//! How many rows a call may have at destinations that had no room for all of one: half of those
-//! the next time, down to one, and twice as many after each call that is taken. Pure.
+//! How many rows a call may have at destinations that had no room for all of one. It is half of
+//! those the next time, down to one, and twice as many after each call that is taken. Pure.
 //!
 //! A call is taken as a whole or not at all. So one that is larger than the room that is left
 //! would come back for ever, though some of its rows fit.

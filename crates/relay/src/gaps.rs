@@ -1,11 +1,11 @@
 //! Ids below the bound of what was read that may still appear. Pure.
 //!
-//! A sequence gives ids in order, but a row is seen only once its transaction has committed: the
+//! A sequence gives ids in order, but a row is seen only once its transaction has committed. The
 //! row with id 5 may appear after that with id 6. So the ids that were missing when the bound went
 //! past them are remembered, and looked for together with what is new. A gap is given up when
 //! everybody who might own it has ended: a transaction whose number was given out later has later
-//! ids. That a number is given out a moment after the id is what the slow full look is for; so are
-//! gaps that are too wide or too many to be remembered.
+//! ids. A number may be given out a moment after the id; the slow full look is for that. It is also
+//! for gaps that are too wide or too many to be remembered.
 //!
 //! Where rows were found far below the bound, more are expected right above them: a sequence was
 //! restarted, or a service chooses ids. That run of ids is looked at with every reading, too.
@@ -89,8 +89,8 @@ impl IdGaps {
         self.gaps = std::mem::take(&mut self.gaps).into_iter().flat_map(outside).collect();
     }
 
-    /// Takes note of a reading with these ids, in order, from all gaps and from above `bound`; all
-    /// that there was if it `is_whole`, else all up to its last id. Gives the new bound.
+    /// Takes note of a reading with these ids, in order, from all gaps and from above `bound`. It
+    /// has all that there was if it `is_whole`, else all up to its last id. Gives the new bound.
     pub(crate) fn read(
         &mut self,
         bound: i64,

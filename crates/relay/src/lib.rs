@@ -1,9 +1,9 @@
 //! The outbox relay: moves rows that a service writes into a table of its own PostgreSQL, in its
 //! own transactions, to queues and streams.
 //!
-//! A row is taken when it can be seen, and deleted once it is durable at its destination: nothing
-//! is remembered that a kill could lose but what stands in the database. Rules are pure; the mover
-//! does what they say. The server is known by its API only, however a call gets there.
+//! A row is taken when it can be seen, and deleted once it is durable at its destination. Nothing
+//! that a kill could lose is remembered outside the database. Rules are pure; the mover does what
+//! they say. The server is known by its API only, however a call gets there.
 
 mod announce;
 mod backfill;

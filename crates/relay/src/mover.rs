@@ -3,7 +3,7 @@
 //!
 //! A round sends the rows of one page; the next page is read meanwhile. Rows are deleted once they
 //! are durable at their destination. A kill in between leaves them there, and whoever takes over
-//! sends them again: the destination knows each by the table's identity and the row's uid.
+//! sends them again. The destination knows each by the table's identity and the row's uid.
 
 mod round;
 

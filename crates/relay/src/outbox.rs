@@ -131,7 +131,7 @@ impl OutboxTable {
         format!("fieldpost_relay_{}", self.oid)
     }
 
-    /// What is missing below the bound, as far as it is seen now, and what is above; payloads of
+    /// What is missing below the bound, as far as it is seen now, and what is above. Payloads of
     /// these destinations are left out, and in the run all of their rows.
     pub(crate) async fn read(
         &self,

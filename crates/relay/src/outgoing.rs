@@ -1,8 +1,8 @@
 //! A row of an outbox, and what becomes of it in a call. Pure.
 //!
 //! A job gets the row's payload, the fields of its attributes and, for a group, its key. Both get
-//! what makes them known when they come again, which is made of the table's identity and the row's
-//! uid: a message a source and an external id, a job an idempotency key.
+//! what makes them known when they come again, made of the table's identity and the row's uid. For
+//! a message that is a source and an external id, for a job an idempotency key.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -23,17 +23,18 @@
 //! | 44..52 | `FPSTRBLK` |
 //!
 //! The index, in numbers and texts as [`crate::codec`] has them:
-//! - how many slices; each with its messages less 1, the ids left out before it, when its first
-//!   message was received, its bytes, and its checksum in 4 bytes. That time is less the one of the
-//!   slice before, in milliseconds, a signed number.
-//! - how many segments; each with its name, and the slices that have messages of it: how many,
-//!   then by how many each is behind the one before;
-//! - how many sources; each with its name, how many runs of numbers, the runs, how many texts, the
-//!   texts. A run has its lowest number less the number behind the previous run, its numbers less
-//!   1, and the first message's id less the block's first. If it has two numbers, it also has by
-//!   how much ids rise. A text is its hash in 8 bytes, and the message's id less the block's first.
+//! - how many slices. Each has its messages less 1, the ids left out before it, and when its first
+//!   message was received. Then come its bytes, and its checksum in 4 bytes. The time is less the
+//!   one of the slice before, in milliseconds, a signed number.
+//! - how many segments. Each has its name, and the slices that have messages of it: how many, then
+//!   by how many each is behind the one before.
+//! - how many sources. Each has its name, how many runs of numbers, the runs, how many texts, the
+//!   texts. A run has its lowest number less the number behind the previous run, and its numbers
+//!   less 1. Then comes the first message's id less the block's first. If it has two numbers, it
+//!   also has by how much ids rise. A text is its hash in 8 bytes, and the message's id less the
+//!   block's first.
 //!
-//! To change the form, give it the next version, keep the last 16 bytes of the footer, and read
+//! To change the form, give it the next version, and keep the last 16 bytes of the footer. Read
 //! this one as long as a storage may hold it. Whatever changes a byte of a file is found: no
 //! function here panics, or reads another message than the one that was written.
 

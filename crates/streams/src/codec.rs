@@ -1,7 +1,7 @@
 //! Messages as bytes, one behind the other: the form that chunks and blocks share.
 //!
-//! A run of messages has consecutive ids; its first id and its first time of receipt are kept
-//! beside it, so the time that its first message says is not needed to read it. Version 1 of a
+//! A run of messages has consecutive ids. Its first id and its first time of receipt are kept
+//! beside it. So the time that its first message says is not needed to read it. Version 1 of a
 //! message, where each text is UTF-8 behind its length:
 //!
 //! | part | form | if |
@@ -167,8 +167,8 @@ pub struct MessageReader<'a> {
 }
 
 impl<'a> MessageReader<'a> {
-    /// Reads messages of which the first has this id and was received at `at`, whatever its own
-    /// bytes say of the time since the one before.
+    /// Reads messages of which the first has this id and was received at `at`. What its own bytes
+    /// say of the time since the one before does not count.
     #[must_use]
     pub fn new(first: u64, at: Timestamp, bytes: &'a [u8]) -> Self {
         Self { bytes: bytes.len(), unread: Unread(bytes), next: first, at, is_at_start: true }

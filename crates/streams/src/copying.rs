@@ -1,7 +1,7 @@
 //! How far a copy has come, which of its messages goes next, and when.
 //!
 //! A position says that every message up to it is durable at the other end. It moves with an answer
-//! from there and with nothing else, and it is true of the stream that gave the answer: where the
+//! from there and with nothing else. It is true of the stream that gave the answer. Where the
 //! stream at the other end is another one, the copy begins anew, and what is there already is a
 //! duplicate.
 //!

@@ -40,7 +40,7 @@ pub trait StoredIntervals {
     type Error;
 
     /// Of the intervals of a source that begin with this number or lower, the one that begins
-    /// highest, where those that begin with a number that `is_left_out` are not there.
+    /// highest. Those that begin with a number that `is_left_out` count as not there.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -234,7 +234,7 @@ impl ExternalNumbers {
 
 impl SourceNumbers {
     /// Extends the highest interval by this number, if it is the next one and the interval's row is
-    /// in no batch: then only that row changes. Most numbers take this way.
+    /// in no batch. Then only that row changes. Most numbers take this way.
     fn extend_highest(&mut self, number: u64) -> bool {
         let Some(highest) = &mut self.highest else { return false };
         if highest.to.checked_add(1) != Some(number) {

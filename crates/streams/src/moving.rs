@@ -1,6 +1,6 @@
 //! When a stored block goes to another storage, and to which.
 //!
-//! The moves of a stream are a chain: a block goes to the last one whose time has come, and never
+//! The moves of a stream are a chain. A block goes to the last one whose time has come, and never
 //! back to an earlier one. Blocks grow old in order, so what each move has done is one id.
 
 use std::time::Duration;

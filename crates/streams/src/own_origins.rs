@@ -1,12 +1,13 @@
 //! What messages are called that a stream was given without a source.
 //!
-//! A copy must call them something that no other message is ever called: not after a stream is made
-//! again under its name, a backup is restored, or a device is set up anew under its old name. So
-//! the source has three parts. The node's name is followed by a number drawn from the data
-//! directory's lineage, which is random and which a restore renews. A data directory that was
-//! copied has the lineage of the first: so a number goes in beside it, which is drawn anew wherever
-//! the directory finds itself in another place. Then comes the stream's incarnation, which is never
-//! used twice within a lineage. The external id is the message's own id.
+//! A copy must call them something that no other message is ever called. That holds even after a
+//! stream is made again under its name, or a backup is restored. It also holds after a device is
+//! set up anew under its old name. So the source has three parts. The node's name is followed by a
+//! number drawn from the data directory's lineage, which is random and which a restore renews. A
+//! data directory that was copied has the lineage of the first. So a number goes in beside it,
+//! which is drawn anew wherever the directory finds itself in another place. Then comes the
+//! stream's incarnation, which is never used twice within a lineage. The external id is the
+//! message's own id.
 //!
 //! A stream remembers its origins, each with its first id. A message that comes back by a loop
 //! under one of them is the one with that id. What a restored stream has not got, it takes as new:

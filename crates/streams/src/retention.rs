@@ -1,7 +1,7 @@
 //! Which blocks go, and whether there is room for an append.
 //!
 //! Messages go by whole blocks, oldest first. A block goes for its age once its last message is too
-//! old, so every message is kept at least as long as was asked for.
+//! old. So every message is kept at least as long as was asked for.
 
 use std::time::Duration;
 

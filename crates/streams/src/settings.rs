@@ -21,7 +21,7 @@ pub const BLOCK_AGE_MS_MIN: u64 = 100;
 pub const BLOCK_AGE_MS_MAX: u64 = 7 * DAY_MS;
 /// Most messages of a block: its index has an entry for each external id.
 pub const BLOCK_MESSAGES_MAX: u32 = 1_000_000;
-/// Most messages that a block gets, whatever is set: each may be of a source of its own, and what
+/// Most messages that a block gets, whatever is set. Each may be of a source of its own, and what
 /// is found by source is written in one batch with the block.
 pub const BLOCK_MESSAGES_MADE: u32 = 100_000;
 /// Shortest time for which messages are kept, in milliseconds.
@@ -96,7 +96,7 @@ fn check_moves(moves: &[StreamMove]) -> Result<(), Problem> {
 }
 
 /// When the open block of a stream is closed. Messages go by whole blocks, so a block is open no
-/// longer than messages are kept, and has an eighth of the bytes that the stream may have at most.
+/// longer than messages are kept. It has an eighth of the bytes that the stream may have at most.
 #[must_use]
 pub fn block_bounds(settings: &StreamSettings) -> BlockBounds {
     let StreamSettings { block, keep, .. } = settings;

@@ -114,8 +114,8 @@ pub fn by_storage(tail: &StreamTail) -> Vec<(Box<str>, u64, u64)> {
     [(LOCAL_STORAGE.into(), blocks, bytes)].into_iter().chain(elsewhere).collect()
 }
 
-/// All messages are saved, none is appended any more, and `next` is the id that comes next: no id
-/// is left out after the next load. Whether the row has to be written.
+/// All messages are saved, none is appended any more, and `next` is the id that comes next. So no
+/// id is left out after the next load. Whether the row has to be written.
 pub fn close(tail: &mut StreamTail, next: u64) -> bool {
     let changes = tail.reserved != next;
     tail.reserved = next;

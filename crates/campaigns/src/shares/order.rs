@@ -1,7 +1,7 @@
 //! The order of devices that were picked: by what they have reached, then by their turn.
 //!
-//! Neighbours in the order lie together in buckets, as bitmaps. Who looks for the least of a
-//! selection intersects it with one bucket after the other, and ranks the devices of the last of
+//! Neighbours in the order lie together in buckets, as bitmaps. A search for the least of a
+//! selection intersects it with one bucket after the other. It ranks the devices of the last of
 //! them only. A bucket that is full is split in the middle; neighbours that are nearly empty become
 //! one.
 
@@ -20,7 +20,7 @@ use crate::device_set::{self, DeviceSet};
 const BUCKET_MAX: usize = if cfg!(test) { 16 } else { 4_096 };
 /// Neighbours that have no more devices than this together become one bucket.
 const MERGED_MAX: usize = BUCKET_MAX / 4;
-/// Of a selection with at most so many devices each one is looked at: that costs less than to
+/// Of a selection with at most so many devices each one is looked at. That costs less than to
 /// intersect it with every bucket of a large fleet.
 const LOOKED_AT_MAX: u64 = if cfg!(test) { 24 } else { 32_768 };
 

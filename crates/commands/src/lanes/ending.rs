@@ -40,7 +40,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     }
 
     /// Ends an open command that nobody has ended, if there is room for its outcome. Else its end
-    /// is put off, and it does not go out: one that waits leaves its line, one that is unanswered
+    /// is put off, and it does not go out. One that waits leaves its line, one that is unanswered
     /// stays in its lane. Whether there was room.
     pub(crate) fn end_or_put_off(
         &mut self,

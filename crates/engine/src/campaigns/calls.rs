@@ -41,11 +41,12 @@ impl TaskCalls {
     /// task. When it is answered, its devices are picked.
     ///
     /// # Errors
-    /// 422 `no_place` for a payload that a kind of the selection cannot be shown; 422
-    /// `bad_selector` or `bad_place` for a selection that cannot be kept; 404 `unknown_task` for
-    /// the task of `same_as` or `not_as`; 409 `exists` if another request came with the key, or
-    /// `too_many_tasks`; 429 `picks_exhausted`, or `too_many_tasks` for the share of one token; 503
-    /// when not accepting, here and for every call below.
+    /// - 422 `no_place` for a payload that a kind of the selection cannot be shown.
+    /// - 422 `bad_selector` or `bad_place` for a selection that cannot be kept.
+    /// - 404 `unknown_task` for the task of `same_as` or `not_as`.
+    /// - 409 `exists` if another request came with the key, or `too_many_tasks`.
+    /// - 429 `picks_exhausted`, or `too_many_tasks` for the share of one token.
+    /// - 503 when not accepting, here and for every call below.
     pub async fn create(
         &self,
         new: NewTask,
@@ -84,8 +85,8 @@ impl TaskCalls {
     }
 
     /// The shares of the first of these devices, in their order, and what it cost to count their
-    /// picks, in rows: of as many devices as `cost_max` leads to, but of one at least. Reads the
-    /// store.
+    /// picks, in rows. It counts for as many devices as `cost_max` leads to, but for one at least.
+    /// Reads the store.
     ///
     /// # Errors
     /// 503 `busy` when the machine does not answer in time; see [`TaskCalls::create`].
@@ -131,9 +132,11 @@ impl CampaignCalls {
     /// under the same key is the same campaign.
     ///
     /// # Errors
-    /// 422 `no_place`, `bad_selector` or `bad_place`; 404 `unknown_task`; 409 `exists` or
-    /// `too_many_campaigns`; 429 `too_many_campaigns` for the share of one token; 503 when not
-    /// accepting, here and for every call below.
+    /// - 422 `no_place`, `bad_selector` or `bad_place`.
+    /// - 404 `unknown_task`.
+    /// - 409 `exists` or `too_many_campaigns`.
+    /// - 429 `too_many_campaigns` for the share of one token.
+    /// - 503 when not accepting, here and for every call below.
     pub async fn create(
         &self,
         new: NewCampaign,

@@ -29,8 +29,8 @@ pub struct CampaignCoverage {
 }
 
 impl EngineContext {
-    /// How often the devices that match a campaign now were picked by its slots that were due from
-    /// a time on, altogether and for each value of a key.
+    /// How often the devices that match a campaign now were picked, altogether and for each value
+    /// of a key. Picks by its slots that were due from a time on count.
     ///
     /// # Errors
     /// 422 `invalid_parameter` for more picks than are counted; 503 when the store cannot be read.

@@ -1,8 +1,8 @@
 //! Ends of tasks on their way to those who asked to be told.
 //!
-//! An end that is to be told is kept with its task, in the commit that ends it, until its receiver
-//! has taken it or no attempt is left. A lease is in memory alone: after a crash the end is due
-//! again. The sender, `notify`, leases some, tells them, and reports the result of each.
+//! An end that is to be told is kept with its task, in the commit that ends it. It stays until its
+//! receiver has taken it or no attempt is left. A lease is in memory alone: after a crash the end
+//! is due again. The sender, `notify`, leases some, tells them, and reports the result of each.
 
 use base::{EntityId, Incarnation};
 use records::{AnswerKey, OutcomeReceiver};

@@ -1,6 +1,6 @@
 //! What the engine and the sender of webhooks say to each other.
 //!
-//! A partition only says "client c has due work"; the sender leases notifications one at a time
+//! A partition only says "client c has due work". The sender leases notifications one at a time
 //! when it is about to send, and reports how each attempt ended. Whether that was a success, and
 //! what follows, is the partition's rule.
 

@@ -71,7 +71,7 @@ pub use loading::OpenedPartition;
 const DEVICES_AT_A_TIME: usize = 8;
 const JOBS_AT_A_TIME: usize = 64;
 /// With nothing else to write, the attended clocks are recorded this often, so that silence before
-/// a crash counts: at multiples of it, where one sync serves all partitions.
+/// a crash counts. They are recorded at multiples of it, where one sync serves all partitions.
 const CLOCKS_RECORDED_EVERY: Duration = Duration::from_secs(10);
 
 /// A device partition.

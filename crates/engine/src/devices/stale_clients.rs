@@ -1,9 +1,9 @@
 //! Clients with devices whose newest notification has failed for good, and when they are told
 //! again.
 //!
-//! Partitions say which clients are stale in them; one success anywhere, being enabled, or a probe
-//! then orders each of these partitions to queue the present picture. Nothing here is durable:
-//! partitions say it again when they are loaded, and an order that is lost comes again with the
+//! Partitions say which clients are stale in them. One success anywhere, being enabled, or a probe
+//! then orders each of these partitions to queue the present picture. Nothing here is durable.
+//! Partitions say it again when they are loaded. An order that is lost comes again with the
 //! client's next success or probe.
 
 use std::collections::{BTreeMap, BTreeSet};

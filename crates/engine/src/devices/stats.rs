@@ -1,4 +1,4 @@
-//! Counts of devices and notifications, for metrics: each partition says when its counts have
+//! Counts of devices and notifications, for metrics. Each partition says when its counts have
 //! changed, so that asking costs a sum and no look at a device.
 
 use std::sync::Mutex;

@@ -91,7 +91,7 @@ impl LiveFollower {
         self.signal.told(awaited).await
     }
 
-    /// Which of these things may have changed since this was told or took it; whoever is about to
+    /// Which of these things may have changed since this was told or took it. Whoever is about to
     /// look at them needs not be told of that.
     #[must_use]
     pub fn take(&self, things: u32) -> u32 {

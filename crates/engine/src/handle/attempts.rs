@@ -130,9 +130,9 @@ impl Engine {
         self.shared.partitions.get(usize::from(partition.0)).ok_or(NotAccepting)
     }
 
-    /// Takes note of an answer before its attempt is recorded: a client whose receiver says that it
-    /// is gone for good (410) is disabled, if that is its receiver still. `to` is the client as it
-    /// was when the attempt began.
+    /// Takes note of an answer before its attempt is recorded. A receiver that says it is gone for
+    /// good (410) disables its client, if it is the client's receiver still. `to` is the client as
+    /// it was when the attempt began.
     ///
     /// # Errors
     /// When the server is not accepting.

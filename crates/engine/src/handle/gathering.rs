@@ -26,8 +26,8 @@ impl Engine {
         self.context().devices.gatherings.more(partition).await;
     }
 
-    /// Reports that a partition has gathered for a copy and that are durable, in order from the row
-    /// `from` on: some rows, which have `reports_max` reports or hardly more. Reads from disk.
+    /// Durable reports that a partition has gathered for a copy, in order from the row `from` on.
+    /// Gives some rows, which have `reports_max` reports or hardly more. Reads from disk.
     ///
     /// # Errors
     /// 503 only.

@@ -5,7 +5,7 @@
 //! most [`LOOK_AGAIN_AFTER`], and ends when [`Alarm::clocks_stepped`] is called.
 //!
 //! Partitions also have work that is due by the wall clock. The engine clock follows a step of it
-//! slowly, so a partition that is told of a step does not go on waiting: it looks for itself.
+//! slowly. So a partition that is told of a step does not go on waiting: it looks for itself.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The thin loop that runs a state machine on a task: it waits for inputs, outcomes and timers, and
 //! hands them to the [`Runner`].
 //!
-//! It goes on stepping while earlier batches are being written, up to a limit: beyond that inputs
+//! It goes on stepping while earlier batches are being written, up to a limit. Beyond that, inputs
 //! gather in the inbox, and when that is full their senders wait.
 
 use std::future::pending;

@@ -2,7 +2,7 @@
 //! effects.
 //!
 //! A machine has no clock, no socket and no executor. `driver.rs` runs it in production, the
-//! simulation runs it on a virtual clock; both do the same four things: step, commit, let the
+//! simulation runs it on a virtual clock. Both do the same four things: step, commit, let the
 //! effects of durable batches go, drop all others.
 
 use base::{PartitionId, Timestamp};

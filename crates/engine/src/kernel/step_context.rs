@@ -93,7 +93,7 @@ impl<'a, E, O> StepContext<'a, E, O> {
     /// `finish` brings the machine's own fields of the head up to date. Without a change there is
     /// no batch, unless `must_write`.
     ///
-    /// No machine comes near the limit. A step takes work while it has room, so it ends with one
+    /// No machine comes near the limit. A step takes work while it has room. So it ends with one
     /// input more than that, and with work that has bounds of its own. The largest inputs are a
     /// call of 16 MiB; what may be larger is split, or worked off in several steps.
     ///

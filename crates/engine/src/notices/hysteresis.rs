@@ -45,8 +45,8 @@ impl SubjectState {
         Self::default()
     }
 
-    /// A subject of which an earlier process told something at `at`: what it last told is wrong,
-    /// and what is wrong now as far as is known.
+    /// A subject of which an earlier process told something at `at`. It last told that `last_told`
+    /// is wrong; as far as is known, `present` is wrong now.
     #[must_use]
     pub fn loaded(
         at: Timestamp,

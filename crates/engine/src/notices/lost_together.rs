@@ -1,7 +1,7 @@
 //! Devices that are lost at once and have a label in common are told of as one.
 //!
 //! Losses are gathered for a window that begins with the first. At its end they are put down to
-//! labels: the label that most of them have in common takes all that have it, and so on, as long as
+//! labels. The label that most of them have in common takes all that have it, and so on, as long as
 //! there are enough. Labels are known by their hashes here, since partitions count by these; a
 //! device that was lost tells their texts.
 

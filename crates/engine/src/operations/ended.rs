@@ -1,7 +1,7 @@
 //! Operations that have ended and are kept for a while, and which of them is forgotten next.
 //!
-//! Each goes when its time is over. Where there are too many, the oldest go before their time; but
-//! first those of a token that has more than its share, so that it pushes out nobody else's.
+//! Each goes when its time is over. Where there are too many, the oldest go before their time. But
+//! those of a token that has more than its share go first, so that it pushes out nobody else's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

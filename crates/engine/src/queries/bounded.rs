@@ -110,8 +110,8 @@ pub(super) fn bounded<K: Clone, T>(
 mod tests {
     use super::*;
 
-    /// Looks at so many numbers of a source behind a key: source `n` of `sources` has every number
-    /// below `end` that is `n` modulo `sources`; those that `step` divides match.
+    /// Looks at so many numbers of a source behind a key. Source `n` of `sources` has every number
+    /// below `end` that is `n` modulo `sources`. Those that `step` divides match.
     fn look(
         (source, sources): (u32, u32),
         (end, step): (u32, u32),

@@ -56,8 +56,8 @@ impl Queries {
             .collect())
     }
 
-    /// How often the devices that match a campaign now were picked by its slots of a period that
-    /// ends now, altogether and for each value of a key.
+    /// How often the devices that match a campaign now were picked, altogether and for each value
+    /// of a key. Picks by its slots of a period that ends now count.
     ///
     /// # Errors
     /// 422 `invalid_parameter` for a period with too many picks; see [`Queries::device`].

@@ -3,8 +3,8 @@
 //!
 //! A feed never shows anything younger than what every partition has finished writing, so that
 //! following a cursor misses nothing. A feed of labels, or of a client's events, is merged from
-//! those of the devices where these are few, and picked out of the whole where they are many. What
-//! no index answers is looked for in a bounded number of items a page.
+//! those of the devices where these are few. It is picked out of the whole where they are many.
+//! What no index answers is looked for in a bounded number of items a page.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;

@@ -40,8 +40,8 @@ impl Queries {
         Ok(filter.is_met_by(command, state) && self.is_of(of, (&command.device, command.slot))?)
     }
 
-    /// Whether something of `owner` is of that device, and of one with these labels, which a device
-    /// counts by only while it is linked to that client.
+    /// Whether something of `owner` is of that device, and of one with these labels. A device
+    /// counts by labels only while it is linked to that client.
     fn is_of(
         &self,
         (device, labels, linked): (Option<&DeviceId>, &[(String, String)], Option<Incarnation>),

@@ -1,4 +1,4 @@
-//! Several ordered sources read as one, a little of each at a time: a page of a list over all
+//! Several ordered sources read as one, a little of each at a time. So a page of a list over all
 //! partitions reads hardly more than it shows.
 
 use std::collections::VecDeque;

@@ -9,7 +9,7 @@ use super::{Queries, unreadable};
 use crate::rollouts::{TrackedRollout, unknown_rollout};
 
 /// Bytes that a page of rollouts or of bulk assignments reads and does not show, one rollout in
-/// memory at a time; each counts for so many besides its work.
+/// memory at a time. Each counts for `PASSED_BY_BYTES` besides its work.
 const PASSED_BY_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 const PASSED_BY_BYTES: usize = 16 * 1_024;
 
@@ -30,7 +30,7 @@ impl Queries {
     }
 
     /// Rollouts of commands in order of id. Bulk assignments lie among them, are left out, and each
-    /// may be large: behind many of them the search stops early, and says where to go on.
+    /// may be large. So behind many of them the search stops early, and says where to go on.
     ///
     /// # Errors
     /// See [`Queries::device`].

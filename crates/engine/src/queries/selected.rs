@@ -1,8 +1,8 @@
 //! Devices of a selection, in order of id: what the index knows is not looked for row by row.
 //!
 //! Few devices are put in order by their ids, which the index has, and only those of the page are
-//! read. Where there are many, the rows in order of id are looked at until the page is full, as for
-//! any list that filters behind its index.
+//! read. Where there are many, the rows in order of id are looked at until the page is full. Any
+//! list that filters behind its index does so.
 
 use base::{DeviceId, Problem};
 use fleet::Selection;

@@ -36,9 +36,9 @@ impl Queries {
         view.results(task, after, is_descending, limit).map_err(unreadable)
     }
 
-    /// How often the first of these devices were picked since a time: of one device no more than
-    /// `most` picks are counted, and of as many devices as the cost of so many rows leads to, but
-    /// of one at least. Beside them, what that cost.
+    /// How often the first of these devices were picked since a time. Of one device no more than
+    /// `most` picks are counted. As many devices are counted as a cost of `cost_max` rows leads to,
+    /// but one at least. Beside them, what that cost.
     ///
     /// # Errors
     /// See [`Queries::device`].

@@ -1,9 +1,15 @@
 //! The stored form of what a job carries: bytes to everyone else.
 //!
-//! Version 1: the version; a byte that says what is there; the alias, the group, the cron
-//! expression and its zone, each a length and its text; the time to live in milliseconds; the
-//! attributes, a count and then names and values; and to the end the payload. To change it, give it
-//! the next version and read this one as long as a data directory may hold it.
+//! Version 1, in this order:
+//! - The version.
+//! - A byte that says what is there.
+//! - The alias, the group, the cron expression and its zone, each a length and its text.
+//! - The time to live in milliseconds.
+//! - The attributes: a count, and then names and values.
+//! - The payload, to the end.
+//!
+//! To change it, give it the next version and read this one as long as a data directory may hold
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -59,7 +59,7 @@ impl Queues {
         self.publish_from(queue, jobs, idempotency, None).await
     }
 
-    /// The same for a source that makes such calls one after the other: of those that have a key,
+    /// The same for a source that makes such calls one after the other. Of those that have a key,
     /// its newest is known for 90 days.
     ///
     /// # Errors
@@ -210,8 +210,8 @@ impl Queues {
         self.partition(queue).ask(|reply| QueueInput::Cancel { queue: queue.clone(), job, reply }).await?
     }
 
-    /// Jobs in order of publishing, as far as a bounded number of jobs that are looked at leads,
-    /// `cost_max` at most: others of the partition are among them.
+    /// Jobs in order of publishing, as far as a bounded look leads. It looks at `cost_max` jobs at
+    /// most, and others of the partition are among them.
     ///
     /// # Errors
     /// 503 when the store cannot be read.

@@ -1,8 +1,8 @@
-//! A partition of queues: the rules of `jobs` over jobs that are resident and jobs that are parked
-//! in the store, and the consumers that wait.
+//! A partition of queues: the rules of `jobs` over jobs that are resident or parked in the store,
+//! and the consumers that wait.
 //!
-//! A state machine like every other. What its users see of a queue - its name, settings, dead
-//! letters, kept answers - is here; when a job may be leased is the rules' affair.
+//! A state machine like every other. What its users see of a queue is here: its name, settings,
+//! dead letters and kept answers. When a job may be leased is the rules' affair.
 
 mod budget;
 mod conditions;
@@ -63,16 +63,16 @@ pub use budget::{Spent, StepLimits};
 pub use dead::DeadView;
 pub use inspection::{Listed, QueueMark, listed};
 
-/// Jobs that come due between two looks at the weight of a batch: a run that dies of a job that
-/// comes again leaves a copy of what it carried.
+/// Jobs that come due between two looks at the weight of a batch. When a run of a recurring job
+/// dies, it leaves a copy of what it carried.
 const JOBS_AT_A_TIME: usize = 8;
 /// Records that one input, or the passing of time, touches at most before the step looks up.
 const RECORDS_MAX: usize = 1_000;
 /// Keys of parked jobs that are looked at together.
 const KEYS_AT_A_TIME: usize = 2_000;
 
-/// The wall clock may be put forward, and not every machine tells when: while jobs wait for a time
-/// of it, it is looked at so often.
+/// The wall clock may be put forward, and not every machine tells when. So while jobs wait for a
+/// time of it, it is looked at this often.
 const WALL_LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
 
 /// A partition of queues.

@@ -1,5 +1,5 @@
-//! What the registry and the partitions of devices have for each other, on its way: orders for
-//! devices' partitions, what became of commands, and devices to look at.
+//! What the registry and the partitions of devices have for each other, on its way. That is orders
+//! for devices' partitions, what became of commands, and devices to look at.
 //!
 //! Everything here may be lost with the process. The registry asks again after a start for whatever
 //! it does not know the end of.

@@ -1,5 +1,5 @@
-//! Appends of one sender that are handed in one behind the other, without waiting for answers:
-//! where one is refused, or lost with its machine, those behind it are refused too. So what is
+//! Appends of one sender that are handed in one behind the other, without waiting for answers.
+//! Where one is refused, or lost with its machine, those behind it are refused too. So what is
 //! appended is in the sender's order, and a beginning.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Work on files of blocks that waits, by storage: what is done in one storage is done in order, so
+//! Work on files of blocks that waits, by storage. What is done in one storage is done in order, so
 //! that of two files of one name the later one stays.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

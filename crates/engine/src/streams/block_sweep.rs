@@ -1,5 +1,5 @@
-//! Files of blocks that no row has are deleted: a crash came between the file and its row, or
-//! between the end of the row and that of the file; or the storage was away.
+//! Files of blocks that no row has are deleted. A crash came between the file and its row, or
+//! between the end of the row and that of the file. Or the storage was away.
 
 use ::streams::BlockName;
 use base::PartitionId;

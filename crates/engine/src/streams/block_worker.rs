@@ -294,9 +294,9 @@ pub enum NotStored {
     UnknownStorage,
 }
 
-/// Deletes a file whose row is gone for good: a loss of power would else bring back the row without
-/// it, where syncs come later than answers. One that a row has stays, and so does one that another
-/// data directory brought to its storage: a server was restored from its backup.
+/// Deletes a file once its row is gone for good. Else, where syncs come later than answers, a loss
+/// of power would bring back the row without its file. One that a row has stays, and so does one
+/// that another data directory brought to its storage: a server was restored from its backup.
 fn delete_block(store: &dyn Store, context: &StreamsContext, file: &BlockFile) -> Result<(), NotStored> {
     store.sync_committed()?;
     context.blocks.settle(file);

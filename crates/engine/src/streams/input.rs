@@ -101,8 +101,8 @@ pub struct AppendCall {
     /// Gets the stream that takes the messages, for callers that want to know which it was. Where
     /// it has one already, no other one takes them: 409 `other_stream`.
     pub taken_by: Option<Arc<OnceLock<Incarnation>>>,
-    /// Of a request that may come again: a repeat appends nothing, as long as the stream is the
-    /// same one and the messages of the first were not lost.
+    /// Of a request that may come again: a repeat appends nothing. That holds as long as the stream
+    /// is the same one and the messages of the first were not lost.
     pub idempotency: Option<IdempotencyKey>,
     /// What became of each message.
     pub reply: Reply<Answered<Vec<AppendOutcome>>>,

@@ -1,5 +1,5 @@
-//! Turns to look something up in the store for callers that wait: few at a time, and of the streams
-//! of one namespace fewer, so that whoever repeats much keeps only its own waiting.
+//! Turns to look something up in the store, for callers that wait. Few have one at a time, and of
+//! the streams of one namespace fewer. So whoever repeats much keeps only its own waiting.
 
 use base::hash;
 use tokio::sync::{Semaphore, SemaphorePermit};

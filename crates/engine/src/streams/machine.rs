@@ -1,4 +1,4 @@
-//! The machine of a partition of streams: it gives ids, keeps duplicates out, and decides when what
+//! The machine of a partition of streams. It gives ids, keeps duplicates out, and decides when what
 //! was appended is written and its callers are answered.
 //!
 //! A stream that is used is in memory: how far it has come, the numbers of its sources, and what is

@@ -1,5 +1,5 @@
-//! Blocks leave memory by time, once nobody used them for as long as their stream says: the
-//! messages of a stored block at the end of a stream, and the index of a block that was read.
+//! Blocks leave memory by time, once nobody used them for as long as their stream says. Of a stored
+//! block at the end of a stream the messages leave; of a block that was read, the index.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! An index that is filled with all devices of a partition at once: in whatever order, and without
-//! the price of putting each into its place.
+//! An index that is filled with all devices of a partition at once. They come in whatever order,
+//! and without the price of putting each into its place.
 
 use records::{Connection, DeviceProfile};
 

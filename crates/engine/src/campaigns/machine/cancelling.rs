@@ -1,5 +1,5 @@
-//! Calling picks off that did not go out: of a task that was cancelled, of one whose time is over,
-//! and of devices that went away.
+//! Calls off picks that did not go out: of a cancelled task, of one whose time is over, and of
+//! devices that went away.
 
 use base::Incarnation;
 use records::{DevicePlace, PickOutcome};

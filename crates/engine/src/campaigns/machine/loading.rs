@@ -245,7 +245,7 @@ impl CampaignMachine {
 }
 
 /// How many devices a task would still pick: as many as it wants, but for those that are asked or
-/// have answered, and no more replacements than it may have.
+/// have answered. It picks no more replacements than it may have.
 fn still_wanted(running: &RunningTask) -> u32 {
     let counts = &running.state.counts;
     let open = u32::try_from(running.open.len()).unwrap_or(u32::MAX);

@@ -106,9 +106,9 @@ impl CampaignMachine {
         u32::try_from(most).unwrap_or(u32::MAX).min(running.missing)
     }
 
-    /// The devices that are picked: first those of the slot before, if the slot is of a panel; then
-    /// those that have had least. None twice, none that has had all that it may have in an hour,
-    /// none that is set aside, none that was deleted since it was found.
+    /// The devices that are picked. If the slot is of a panel, those of the slot before come first.
+    /// Then come those that have had least. None is picked twice. None is picked that has had all
+    /// that it may have in an hour, is set aside, or was deleted since it was found.
     fn choose(
         &self,
         (running, wanted): (&RunningTask, u32),

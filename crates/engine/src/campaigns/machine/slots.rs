@@ -13,8 +13,8 @@ use super::token_shares::RUNNING;
 use super::{CampaignMachine, CampaignsStep};
 use crate::campaigns::effect::{CampaignWarning, CampaignsEffect};
 
-/// The wall clock may be put forward, and not every machine tells when: while campaigns wait for a
-/// time of it, it is looked at so often.
+/// The wall clock may be put forward, and not every machine tells when. So while campaigns wait for
+/// a time of it, it is looked at this often.
 pub(super) const WALL_LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
 
 impl CampaignMachine {

@@ -43,7 +43,7 @@ impl DevicePartition {
     }
 
     /// Leases the jobs of a line that are due, and tells the sender of each what `due_of` makes of
-    /// it; of a job that has nothing to tell it makes nothing.
+    /// it. Of a job that has nothing to tell it makes nothing.
     pub(super) fn lease_line<T>(
         &mut self,
         line: JobLine,

@@ -1,7 +1,7 @@
 //! A partition's memory, built from what the store holds: at the start, and again whenever a
 //! commit's outcome is not known.
 //!
-//! Attempts that were under way in another process are cut off here; their records are the first
+//! Attempts that were under way in another process are cut off here. Their records are the first
 //! thing the partition writes, in as many steps as it takes.
 
 use std::collections::HashSet;

@@ -17,8 +17,8 @@ use crate::devices::effect::{CommandInLog, DeviceEffect, OutcomeGivenUp};
 use crate::outcomes::{OutcomeDue, OutcomeLane, SendResult};
 use crate::retry_delay::delay_after;
 
-/// Waiting outcomes at which a partition refuses new commands with `notify`, and at which those
-/// that it has do not fail for want of an answer.
+/// Waiting outcomes at which a partition refuses new commands with `notify`. At as many, those that
+/// it has do not fail for want of an answer.
 const WAITING_MAX: usize = 65_536;
 /// Waiting outcomes at which commands with `notify` stop expiring: very many may be due to expire
 /// at one moment. The other half is left for commands that end in another way.

@@ -1,5 +1,5 @@
-//! Reports that copies of kind `reports` bring to other nodes: written in the batch of the reports
-//! themselves, in rows that go once the stream of the copy has them.
+//! Reports that copies of kind `reports` bring to other nodes. They are written in the batch of the
+//! reports themselves, in rows that go once the stream of the copy has them.
 //!
 //! Each copy has a line of rows with running numbers, which say where a report is in its order.
 //! A line that is empty keeps one row without reports, so that no number is given twice.
@@ -213,7 +213,7 @@ impl DevicePartition {
     }
 
     /// Writes what the step has gathered, and tells what waits, in front of the answers of the
-    /// step: whoever is told that a report is accepted finds it where it waits.
+    /// step. So whoever is told that a report is accepted finds it where it waits.
     pub(super) fn write_gathered(&mut self, step: &mut DeviceStep<'_>) {
         while let Some(gather) = step.own.gathered.rows.keys().next().copied() {
             self.outbox.end_row(gather, step);

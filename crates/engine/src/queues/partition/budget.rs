@@ -3,11 +3,11 @@
 //!
 //! Counted in [`Spent`], and asserted when the step is sealed:
 //!
-//! - jobs that come due, lapse or expire;
-//! - parked jobs that are read in, and apart from them those that are read in at once;
-//! - keys of parked jobs that are scanned;
-//! - dead letters that are looked at for their age;
-//! - rows of deleted queues that are swept, and jobs that are looked at to be dropped;
+//! - jobs that come due, lapse or expire.
+//! - parked jobs that are read in, and apart from them those that are read in at once.
+//! - keys of parked jobs that are scanned.
+//! - dead letters that are looked at for their age.
+//! - rows of deleted queues that are swept, and jobs that are looked at to be dropped.
 //! - consumers that are sent home.
 //!
 //! `StepContext` asserts the weight of the batch, and bounds the payloads of answers.
@@ -15,12 +15,12 @@
 //! Not counted, and bounded by a constant where it is done:
 //!
 //! - 500 due locks and callers that wait for them, once before the inputs and once after
-//!   (`LOCKS_DUE_PER_STEP`);
-//! - queues that are looked at for backlogs, 100 (`LOOKS_PER_STEP`);
+//!   (`LOCKS_DUE_PER_STEP`).
+//! - queues that are looked at for backlogs, 100 (`LOOKS_PER_STEP`).
 //! - empty queues that are forgotten, and surplus dead letters of a queue at a time, 1,000 each
-//!   (`RECORDS_MAX`);
-//! - old answers that are forgotten, 1,000 (`FORGOTTEN_MAX`);
-//! - jobs that leave memory, 1,000 (`PARKED_AT_A_TIME`);
+//!   (`RECORDS_MAX`).
+//! - old answers that are forgotten, 1,000 (`FORGOTTEN_MAX`).
+//! - jobs that leave memory, 1,000 (`PARKED_AT_A_TIME`).
 //! - names that a list passes over, 10,000 (`NAMES_SEEN_MAX`).
 
 use crate::kernel::step_context::STEP_BYTES_MAX;

@@ -2,7 +2,8 @@
 //! letters.
 //!
 //! Dead letters are looked at when a queue is touched. A queue with jobs is looked at when its
-//! oldest ready job will have waited for long: one wake-up for each queue, and no walk over jobs.
+//! oldest ready job will have waited for long. That is one wake-up for each queue, and no walk over
+//! jobs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

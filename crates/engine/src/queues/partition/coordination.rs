@@ -17,7 +17,7 @@ use crate::queues::{LockCaller, QueueName};
 const LOCKS_DUE_PER_STEP: usize = 500;
 /// Free locks whose last fence is remembered, of a partition.
 const FREE_LOCKS_MAX: usize = 1_000;
-/// Fences of a millisecond: more than any machine grants in one, and so few that a number of
+/// Fences of a millisecond: more than any machine grants in one. They are so few that a number of
 /// JavaScript holds a fence until the year 2248.
 const FENCES_PER_MS: u64 = 1 << 10;
 
@@ -28,7 +28,7 @@ pub(super) type PartitionLocks = LockTable<LockCaller>;
 
 /// The locks that are stored. The next fence is above all that are stored, and above every one that
 /// can have been granted until now. So it is also above those that a restored backup does not know
-/// of, and those whose batches did not survive because the disk is synced late.
+/// of. And it is above those whose batches did not survive because the disk is synced late.
 pub(super) fn load_locks(
     view: &dyn View,
     head: &PartitionHead,

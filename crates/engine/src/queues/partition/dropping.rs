@@ -25,7 +25,7 @@ use crate::queues::{JobState, QueueName, id};
 const SCANNED_MAX: usize = 500;
 
 /// The calls that are under way. Those for one queue that come while another is at work are made
-/// one, so that there are never more than two of them for a queue.
+/// one. So there are never more than two of them for a queue.
 #[derive(Debug, Default)]
 pub(super) struct Dropping {
     at_work: Option<AtWork>,

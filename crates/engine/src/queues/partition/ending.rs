@@ -182,8 +182,8 @@ impl QueuePartition {
         }
     }
 
-    /// Makes the job resident that holds an alias, so that the rules see it; one that has expired,
-    /// or whose successor has, is noticed now, though many others may expire before it.
+    /// Makes the job that holds an alias resident, so that the rules see it. If it has expired, or
+    /// its successor has, that is noticed now, though many others may expire before it.
     pub(super) fn settle_alias(
         &mut self,
         queue: QueueKey,

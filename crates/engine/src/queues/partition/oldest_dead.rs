@@ -1,4 +1,4 @@
-//! The oldest dead letters of queues that have as many as they may keep: each burial there drops
+//! The oldest dead letters of queues that have as many as they may keep. Each burial there drops
 //! one, and the store is not read for every one of them.
 //!
 //! What is remembered of a queue is where its dead letters begin, in order and without a gap; it

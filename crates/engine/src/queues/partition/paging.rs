@@ -56,8 +56,8 @@ impl QueuePartition {
         Ok(any)
     }
 
-    /// Reads what is before the next job that can be leased of a queue, as far as the step goes:
-    /// beyond that, those that wait are served in the next. Whether there was anything.
+    /// Reads what is before the next job of a queue that can be leased, as far as the step goes.
+    /// Beyond that, consumers that wait are served in the next step. Whether there was anything.
     pub(super) fn read_in_of(
         &mut self,
         queue: QueueKey,
@@ -73,8 +73,8 @@ impl QueuePartition {
         }
     }
 
-    /// Reads what is before the first job of a queue for somebody who looks at that, and is
-    /// answered in this step: one job at a time where the step has read all it may. Whether there
+    /// Reads what is before the first job of a queue, for a caller that looks at it and is answered
+    /// in this step. Where the step has read all it may, it reads one job at a time. Whether there
     /// was anything.
     pub(super) fn read_first_of(
         &mut self,

@@ -1,5 +1,5 @@
-//! Devices that came or changed are looked at for every rollout that may concern them: a bounded
-//! number of pairs in a step, the others in the next.
+//! Devices that came or changed are looked at for every rollout that may concern them. A step looks
+//! at a bounded number of pairs, and leaves the others to the next.
 
 use std::collections::VecDeque;
 use std::ops::Bound::{Excluded, Unbounded};

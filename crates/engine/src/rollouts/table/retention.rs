@@ -1,4 +1,4 @@
-//! Rollouts that have ended are kept as long as commands are, but for the oldest of very many; then
+//! Rollouts that have ended are kept as long as commands are, except the oldest of very many. Then
 //! they are forgotten with all their devices.
 
 use base::{Incarnation, Timestamp};

@@ -21,7 +21,7 @@ impl Streams {
     ///
     /// # Errors
     /// 422 for what is not allowed, such as `reserved_source` for what only the stream's own next
-    /// messages are called; 409 `tail_moved`, 429 `too_many_streams`, 503 `stream_full`.
+    /// messages are called. 409 `tail_moved`, 429 `too_many_streams`, 503 `stream_full`.
     pub async fn append(
         &self,
         stream: &StreamName,

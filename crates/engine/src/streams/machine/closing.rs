@@ -1,4 +1,4 @@
-//! Blocks that are closed are stored, one of a stream at a time and in order: a worker writes the
+//! Blocks that are closed are stored, one of a stream at a time and in order. A worker writes the
 //! file, then its row takes the place of its messages' rows.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whose turn it is to have a block brought to another storage: few go to each at a time, and one
+//! Whose turn it is to have a block brought to another storage. Few go to each at a time, and one
 //! after the other to a storage that failed.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Blocks go to other storages as they grow old: a worker brings one there, then its row names the
-//! new place, and once that is durable the first file goes.
+//! Blocks go to other storages as they grow old. A worker brings one there, then its row names the
+//! new place. Once that is durable, the first file goes.
 //!
 //! A partition has few moves under way to each storage, one of a stream; other streams wait for
 //! their turn, in memory or not. A storage that fails is tried again with one move after a pause.
@@ -56,8 +56,8 @@ pub(super) struct StreamMoves {
 }
 
 impl StreamMoves {
-    /// When they are to be looked at, unless something else brings the look: their turn, the end
-    /// of a move, or the batch with its row.
+    /// When they are to be looked at, unless something else brings the look. That may be their
+    /// turn, the end of a move, or the batch with its row.
     pub(super) fn looked_at(&self) -> Option<Timestamp> {
         self.at.filter(|_| !self.waits && self.under_way.is_none() && self.moved.is_none())
     }

@@ -67,8 +67,8 @@ impl StreamPartition {
         Ok(())
     }
 
-    /// Takes out rows that lead to messages which are gone: as many as one step may, and what is
-    /// durable alone, so a step follows each batch.
+    /// Takes out rows that lead to messages which are gone, as many as one step may. It takes only
+    /// what is durable, so a step follows each batch.
     pub(super) fn sweep_ids(
         &mut self,
         stream: Incarnation,

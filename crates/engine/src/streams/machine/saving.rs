@@ -54,8 +54,8 @@ impl StreamPartition {
         }
     }
 
-    /// Everything of a stream that is not saved is written with this step's batch: also the ids
-    /// that its sources gave, so that one whose message a crash loses was never there.
+    /// Everything of a stream that is not saved is written with this step's batch. So are the ids
+    /// that its sources gave: one whose message a crash loses was never there.
     pub(super) fn save(&mut self, stream: Incarnation, step: &mut StreamsStep<'_>) {
         let Some(loaded) = self.loaded.get_mut(&stream) else { return };
         self.unsaved_bytes += loaded.flush(self.id, step);
@@ -144,7 +144,7 @@ struct WrittenChunk {
     is_shown: bool,
 }
 
-/// The unsaved chunks of a block as one, if there are any: they follow each other, and a chunk for
+/// The unsaved chunks of a block as one, if there are any. They follow each other, and a chunk for
 /// each step would be many rows. Messages behind ids that a crash left out begin another.
 fn save_block(block: &mut UnstoredBlock) -> Vec<WrittenChunk> {
     let mut written = Vec::new();

@@ -189,7 +189,7 @@ impl StreamPartition {
 
 impl LoadedStream {
     /// Where a position may be. In the modes that answer once a message is saved, ids of what waits
-    /// for its save are not reserved: a crash gives them to other messages.
+    /// for its save are not reserved. A crash gives them to other messages.
     pub(super) fn ids(&self) -> StreamIds {
         let first = self.tail.first;
         match self.mode() {
@@ -216,7 +216,7 @@ impl LoadedStream {
     }
 }
 
-/// Where a subscription is pushed, and the secret if one was made for it just now: one that was
+/// Where a subscription is pushed, and the secret if one was made for it just now. One that was
 /// pushed before keeps its secret where none is given.
 fn with_secret(
     new: Option<NewSubscriptionPush>,

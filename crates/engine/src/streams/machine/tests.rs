@@ -1,5 +1,5 @@
-//! The machine beside a store in memory: every batch is durable at once, unless a test holds it
-//! back; files are written when a test says so.
+//! The machine beside a store in memory. Every batch is durable at once, unless a test holds it
+//! back. Files are written when a test says so.
 
 mod blocks;
 mod copies;

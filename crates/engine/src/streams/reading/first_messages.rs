@@ -23,8 +23,8 @@ use crate::streams::{
 /// Blocks whose messages are read for one call, and blocks of storages elsewhere, which answer
 /// slowly.
 const BLOCKS_PER_CALL: usize = 256;
-/// Local blocks whose indexes are read for one call, for ids alone: enough for a call of duplicates
-/// that each lie in a few blocks that may have them.
+/// Local blocks whose indexes are read for one call, for ids alone. That is enough for a call of
+/// duplicates that each lie in a few blocks that may have them.
 const INDEXES_PER_CALL: usize = 4 * base::limits::MESSAGES_PER_CALL_MAX;
 
 /// A source and an id that it gave.
@@ -51,7 +51,7 @@ type Wanted = HashMap<Origin, FirstMessage>;
 
 impl StreamReader<'_> {
     /// What became of messages that a stream had before: the ids of the first ones, where these are
-    /// kept and told, and whether they carry the same.
+    /// kept and told. Also whether they carry the same.
     pub(in crate::streams) fn first_messages(
         &self,
         name: &StreamName,

@@ -249,8 +249,8 @@ fn is_made_by(terms: &PickTerms, new: &NewCampaign) -> bool {
     terms.request == new.request && terms.token == new.terms.token
 }
 
-/// A campaign as it is asked for after a change: of whoever changes it, and of no request, so that
-/// none is taken for a repeat of what made it.
+/// A campaign as it is asked for after a change. It is of whoever changes it, and of no request, so
+/// that none is taken for a repeat of what made it.
 fn patched(present: TrackedCampaign, patch: CampaignPatch) -> Result<NewCampaign, Problem> {
     let TrackedCampaign { campaign, terms, .. } = present;
     let read = |text: &Option<Box<str>>| text.as_deref().map(Selection::parse).transpose();

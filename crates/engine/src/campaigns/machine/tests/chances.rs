@@ -1,4 +1,4 @@
-//! Tasks and slots while devices come and go, answer or not, and the process dies between any two
+//! Tasks and slots while devices come and go, answer or not. The process dies between any two
 //! steps, or in one whose batch is lost.
 
 use records::{CampaignPace, MissedSlots, TaskStanding};
