@@ -19,8 +19,8 @@ use base::{Timestamp, hash};
 use crate::CoordinationName;
 use counter::LimitCounter;
 
-/// Ways of asking for a limit that are remembered besides the latest: an old and a new version of a
-/// program, and two that are tried out. Each takes about three kilobytes at most.
+/// Ways of asking for a limit that are remembered besides the latest. They are for an old and a new
+/// version of a program, and two that are tried out. Each takes about three kilobytes at most.
 const OTHER_WAYS_MAX: usize = 3;
 /// Parts of the table that are locked apart.
 const SHARDS: usize = 16;

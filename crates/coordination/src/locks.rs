@@ -1,7 +1,7 @@
 //! Who holds which lock, who waits for it, and with which fence.
 //!
-//! A fence is a number of its own for each holder, from one rising count over all locks of a table:
-//! a lock that is forgotten and comes back goes on above every number that it ever had.
+//! A fence is a number of its own for each holder, from one rising count over all locks of a table.
+//! So a lock that is forgotten and comes back goes on above every number that it ever had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -19,7 +19,7 @@ const SLOW: Duration = Duration::from_millis(1_500);
 /// What is answered within this time goes with twice as much next time, which is not slow either.
 const SOON: Duration = Duration::from_millis(750);
 
-/// A slow answer makes no batch smaller than this, in bytes: less would not be faster on any line,
+/// A slow answer makes no batch smaller than this, in bytes. Less would not be faster on any line,
 /// and a line with a long way would bring hardly anything.
 const SLOW_BYTES_MIN: usize = 4 << 10;
 

@@ -18,8 +18,8 @@ pub trait StreamEnd: Send + Sync {
     /// Appends messages, all or none. The answer says that they are durable there.
     fn append(&self, batch: CopyBatch) -> impl Future<Output = Result<SinkAnswer, CopyFailure>> + Send;
 
-    /// Whether a batch may be appended only once the position behind the one before is durable: for
-    /// an end that knows no more than the latest batch when it is sent again.
+    /// Whether a batch may be appended only once the position behind the one before is durable. An
+    /// end needs that if it knows only the latest batch when that is sent again.
     fn is_stop_and_wait(&self) -> bool {
         false
     }

@@ -21,8 +21,8 @@ use crate::ends::{CopyBatch, CopyFailure, CopyFailureKind, PageAsk, SinkAnswer, 
 use crate::places::BatchPlaces;
 use crate::transport::{NodeAnswer, NodeTransport};
 
-/// Longest wait for an answer: with the pause between tries, a copy goes on within 5 s of the
-/// return of a line that was cut without a word.
+/// Longest wait for an answer. With the pause between tries, a copy goes on within 5 s once a line
+/// that was cut without a word is back.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// A single message has the time beside that a line of so many bytes a second needs for it: it
 /// cannot be sent with less. Several messages are sent with fewer where they take longer.

@@ -42,7 +42,7 @@ const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// word.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(3);
 /// A connection over which nothing goes is asked after so long whether the node is there, and so
-/// often: one that waits for an answer ends as soon as one that sends.
+/// often. So one that waits for an answer ends as soon as one that sends.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 /// Longest exchange, however it trickles.
 const EXCHANGE_MAX: Duration = Duration::from_secs(600);

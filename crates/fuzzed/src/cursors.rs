@@ -1,8 +1,8 @@
 //! The cursors of lists, as a caller gives them back.
 //!
-//! A list takes the cursors that it gave, and refuses every other text with `invalid_cursor`: those
-//! of other lists, those of the same list with other filters, and its own with any character
-//! changed.
+//! A list takes the cursors that it gave, and refuses every other text with `invalid_cursor`. So it
+//! refuses cursors of other lists, and of the same list with other filters. It refuses its own with
+//! any character changed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 //!
 //! The input is a list of changes to a log that was written here: bytes overwritten, zeroed, copied
 //! and cut, files removed, swapped and replaced. Opening answers with a refusal that names a file,
-//! or with frames: never with one that was not appended, in another order, or with a gap. What was
+//! or with frames. The frames are never out of order or with a gap, and each was appended. What was
 //! opened opens again as it is, and takes new frames.
 
 use std::collections::BTreeMap;

@@ -1,11 +1,12 @@
 //! What a client of the MQTT listener says, from its CONNECT on: packets of both versions, right or
 //! wrong.
 //!
-//! The input is what the client sends, cut into pieces at places that follow from it, twice: the
-//! second connection may go on with the session of the first. A reader of its own (the codec, which
-//! the listener does not read publishes with) says which answers are owed. Each answer must come
-//! once and in order, and the answers together must be bounded. Nothing may be counted as there
-//! when it is gone, and a client that behaves must be served afterwards as before.
+//! The input is what the client sends, cut into pieces at places that follow from it. The client
+//! sends it twice, and the second connection may go on with the session of the first. A reader of
+//! its own (the codec, which the listener does not read publishes with) says which answers are
+//! owed. Each answer must come once and in order, and the answers together must be bounded. Nothing
+//! may be counted as there when it is gone, and a client that behaves must be served afterwards as
+//! before.
 
 use std::ops::Range;
 use std::time::Duration;

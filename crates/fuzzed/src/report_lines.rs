@@ -1,8 +1,8 @@
 //! A body of NDJSON reports, as it comes over a network.
 //!
-//! However the body is cut into pieces, the answer is the same; each line that is not blank is
-//! accepted or rejected once, under its own number; and a line that decoding refuses is rejected
-//! with decoding's code.
+//! However the body is cut into pieces, the answer is the same. Each line that is not blank is
+//! accepted or rejected once, under its own number. A line that decoding refuses is rejected with
+//! decoding's code.
 
 use base::limits::{NDJSON_LINE_BYTES_MAX, REJECTIONS_LISTED_MAX};
 use gateway::decode::{self, Rules};

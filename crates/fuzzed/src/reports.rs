@@ -1,8 +1,8 @@
 //! One report as a device writes it: the payload of a publish, a JSON body, an AMQP message.
 //!
 //! The input is `topic NUL id NUL payload`; with fewer parts the payload is the last one. What
-//! decoding says is held against a second reading of the same JSON as a tree: an accepted value
-//! must be the tree in canonical form, a refused one must have a reason that the tree shows. What
+//! decoding says is held against a second reading of the same JSON as a tree. An accepted value
+//! must be the tree in canonical form. A refused one must have a reason that the tree shows. What
 //! is accepted must come back from the report that is written from it.
 
 use base::limits::{
@@ -87,8 +87,8 @@ fn check_value(payload: &[u8]) {
     }
 }
 
-/// A refused value is one that the tree shows to be beyond a limit, or that no tree can show: no
-/// JSON, or a key twice.
+/// A refused value is beyond a limit that the tree shows, or no tree can show it: no JSON, or a key
+/// twice.
 fn check_refusal(problem: &Problem, tree: Option<&Json>, text: &str) {
     check_problem(problem);
     let Some(tree) = tree else { return };

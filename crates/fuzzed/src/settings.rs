@@ -1,9 +1,9 @@
 //! A config file, and variables beside it.
 //!
 //! The input is `text NUL NAME=value NUL NAME=value ...`. Whatever it is, the outcome is settings
-//! or a list of mistakes, each with its line and column in the file or the name of its variable.
-//! Empty lines above move every line number and change nothing else; a comment below changes
-//! nothing at all.
+//! or a list of mistakes. Each mistake has its line and column in the file or the name of its
+//! variable. Empty lines above move every line number and change nothing else; a comment below
+//! changes nothing at all.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

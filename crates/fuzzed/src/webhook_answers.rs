@@ -1,8 +1,8 @@
 //! What a receiver sends where the answer to a webhook should come.
 //!
-//! A post ends whatever comes, as it does when that comes in other pieces; and an answer that
-//! leaves its connection usable was read to its end: the next post gets the answer that was sent
-//! for it.
+//! A post ends whatever comes, and with the same result when that comes in other pieces. An answer
+//! that leaves its connection usable was read to its end. So the next post gets the answer that was
+//! sent for it.
 
 use std::cell::RefCell;
 

@@ -1,5 +1,5 @@
-//! Consuming: one job as an object or several as a list, of the queues in their order, at once or
-//! as soon as there is one.
+//! Consuming: one job as an object or several as a list, of the queues in their order. It answers
+//! at once or as soon as there is a job.
 
 use std::time::Duration;
 

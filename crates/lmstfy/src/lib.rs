@@ -2,10 +2,10 @@
 //! listener of its own.
 //!
 //! Paths, parameters, statuses and JSON members are those of the real server, also where its
-//! document says otherwise, because its clients were written against what it does. Behind them are
-//! the queues of the REST API: a job that was published here can be consumed there. Where this
-//! differs on purpose, `docs/lmstfy.md` says so. Nothing here knows how a job is kept; tokens are
-//! kept by whoever hands in [`Tokens`].
+//! document says otherwise. This is because its clients were written against what it does. Behind
+//! them are the queues of the REST API: a job that was published here can be consumed there. Where
+//! this differs on purpose, `docs/lmstfy.md` says so. Nothing here knows how a job is kept; tokens
+//! are kept by whoever hands in [`Tokens`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -131,9 +131,9 @@ pub(crate) fn target<'a>(method: &Method, path: &'a str) -> Option<Target<'a>> {
 impl Target<'_> {
     /// The queues, of which there is one unless jobs are consumed.
     ///
-    /// Their names are those of the real server, which lets a namespace begin with `_`; a queue may
-    /// not when jobs are published, so that nothing ever comes to one that is asked for all the
-    /// same.
+    /// Their names are those of the real server, which lets a namespace begin with `_`. A queue's
+    /// name may not begin so when jobs are published. So nothing ever comes to a queue of such a
+    /// name, but it may be asked for.
     ///
     /// # Errors
     /// 400 with what is wrong with a name.

@@ -1,7 +1,7 @@
 //! The tokens of namespaces and their limits: few, in memory, and kept whole by whoever made this
 //! before a change counts.
 //!
-//! A token is kept as it is and not as a hash, because the admin API lists tokens: programs and
+//! A token is kept as it is and not as a hash, because the admin API lists tokens. Programs and
 //! scripts that set up namespaces read them there.
 
 use std::collections::{BTreeMap, HashMap};

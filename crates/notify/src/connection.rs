@@ -1,7 +1,7 @@
 //! One HTTP/1.1 connection, driven by whoever uses it.
 //!
-//! A post is one write, and reads until the answer has come. There is no task behind a connection:
-//! what the receiver sent or closed between two posts is found when the connection is asked whether
+//! A post is one write, and reads until the answer has come. There is no task behind a connection.
+//! What the receiver sent or closed between two posts is found when the connection is asked whether
 //! it is [usable](Connection::is_usable). So a post costs no hand-over between tasks, an idle
 //! connection costs only its buffer, and dropping a post closes it. (It is our own because a post
 //! is all it has to do; with hyper's, an attempt cost a tenth more in all.)

@@ -1,8 +1,8 @@
 //! Which addresses a webhook may reach. A client's URL comes from outside; without this check it
 //! could point the server at its own network.
 //!
-//! The check is made on addresses, after the look-up and for literals alike, and what it lets
-//! through is what is connected to: there is no second look-up that could answer differently. Of a
+//! The check is made on addresses, after the look-up and for literals alike. The connection goes to
+//! what the check lets through: there is no second look-up that could answer differently. Of a
 //! mixed answer only the public addresses are used.
 
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Whose notifications are leased next: the rule, without clock, task or socket.
 //!
 //! A lane is the due work of one client in one partition. [`Lanes`] knows which lanes have some and
-//! how many sends each client has in flight; it goes round the clients, one lease at a time, and
+//! how many sends each client has in flight. It goes round the clients, one lease at a time. It
 //! keeps two limits: sends in flight for each client, and for all. It never sees a notification.
 //! Its driver asks for the [`Lease`]s, carries them out and tells how they went; the simulation
 //! drives it the same way. A client without due work and with nothing in flight is forgotten, but
@@ -309,8 +309,8 @@ impl Lanes {
         Some(Lease { partition, client, max })
     }
 
-    /// How many one client may have in flight now: all that the limit allows while little is in
-    /// flight, and less as places grow scarce, but always one. So clients whose receivers hang
+    /// How many one client may have in flight now. It is all that the limit allows while little is
+    /// in flight, and less as places grow scarce, but always one. So clients whose receivers hang
     /// share an ever smaller rest, and one that comes new finds room.
     fn share(&self) -> usize {
         let Limits { per_client, total, .. } = self.limits;

@@ -1,7 +1,7 @@
 //! Posts notices to the clients that want them, each a signed post like any notification.
 //!
 //! Posts are leased whenever there is a place for one. A client has a few places. A client whose
-//! receiver does not take what it is sent has one, and all such clients share some: however many
+//! receiver does not take what it is sent has one, and all such clients share some. So however many
 //! hang, the others get their notices.
 
 use std::collections::{BTreeMap, BTreeSet};

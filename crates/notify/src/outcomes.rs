@@ -1,7 +1,7 @@
 //! Tells those who gave commands how these ended: as a job of a queue, as a message of a stream, or
 //! as a signed post.
 //!
-//! Each lane of outcomes that has some due gets a task, which leases a few at a time and tells them
+//! Each lane with outcomes that are due gets a task. The task leases a few at a time and tells them
 //! until the lane is empty. There are few lanes, so that bounds the tasks.
 
 use std::collections::{HashMap, HashSet};

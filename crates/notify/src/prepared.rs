@@ -1,9 +1,9 @@
 //! What of a client is the same at every attempt, worked out once: its URL taken apart and its
 //! signing key.
 //!
-//! An entry belongs to one version of a client - the very record in the directory - so that a
-//! changed URL or secret is seen at the next attempt. What no attempt has used between two sweeps
-//! is dropped, deleted clients with it.
+//! An entry belongs to one version of a client: the very record in the directory. So a changed URL
+//! or secret is seen at the next attempt. What no attempt has used between two sweeps is dropped,
+//! deleted clients with it.
 
 use std::sync::{Arc, Mutex};
 

@@ -165,8 +165,8 @@ impl Pushes {
         self.pause(self.engine.retry_delay(failures, patience, chance)).await;
     }
 
-    /// There was nothing to post: waits for more, and moves the position past what was left out,
-    /// now and then, also while messages of others come all the time.
+    /// There was nothing to post: waits for more. Now and then it moves the position past what was
+    /// left out, even while messages of others come all the time.
     async fn wait(
         &self,
         target: &PushTarget,

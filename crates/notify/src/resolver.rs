@@ -1,6 +1,6 @@
 //! Looks names up, with the operating system's resolver.
 //!
-//! Whoever asks for a name that is being looked up waits for the same answer: a client's first
+//! Whoever asks for a name that is being looked up waits for the same answer. So a client's first
 //! notifications, or thousands of clients of one host, cost one look-up. Nothing is kept once it is
 //! answered; the kept connections make look-ups rare.
 

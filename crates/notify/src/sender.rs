@@ -2,7 +2,7 @@
 //! be.
 //!
 //! Redirects are not followed: they are an answer like any other. Whether an answer is a success,
-//! and what comes next, is the engine's rule; here an attempt has a status or an error, a beginning
+//! and what comes next, is the engine's rule. Here an attempt has a status or an error, a beginning
 //! and a duration.
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! Where a client's notifications go: its URL, taken apart once.
 //!
-//! The URL is read by the same rules as when the client was saved (WHATWG), so that an odd spelling
-//! of an address is that address here too. No name is looked up here.
+//! The URL is read by the same rules as when the client was saved (WHATWG). So an odd spelling of
+//! an address is that address here too. No name is looked up here.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Tells those who asked for it how tasks ended: as a job of a queue, as a message of a stream, or
-//! as a signed post.
+//! Tells those who asked for it how tasks ended. It does so by a job of a queue, a message of a
+//! stream, or a signed post.
 
 use std::sync::Arc;
 

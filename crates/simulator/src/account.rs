@@ -1,10 +1,12 @@
 //! The account: is anything missing that the server vouched for?
 //!
-//! Three witnesses that owe each other nothing are held against one another: the devices ([`Sent`]:
-//! what was sent and acknowledged), the receivers ([`Ledger`]: what clients were told) and the
-//! public API ([`ServerSnapshot`]: what the server says it holds). The server's own counters are
-//! not asked. What does not agree is a [`Shortfall`] that names the device, the report or the
-//! notification.
+//! Three witnesses that owe each other nothing are held against one another:
+//! - the devices: [`Sent`] is what was sent and acknowledged.
+//! - the receivers: [`Ledger`] is what clients were told.
+//! - the public API: [`ServerSnapshot`] is what the server says it holds.
+//!
+//! The server's own counters are not asked. What does not agree is a [`Shortfall`] that names the
+//! device, the report or the notification.
 //!
 //! [`ServerSnapshot::take`] asks the API, [`audit`] compares and is a pure function, [`close`] does
 //! both once things are quiet.

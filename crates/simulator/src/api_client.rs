@@ -1,7 +1,7 @@
 //! The public API over HTTP, for those who look from outside.
 //!
 //! Calls that may be repeated (GET, PUT, DELETE) are repeated while the server is restarted, until
-//! a deadline; a POST or PATCH is repeated only where it cannot have been carried out (no
+//! a deadline. A POST or PATCH is repeated only where it cannot have been carried out (no
 //! connection, 503). The client crate makes each attempt; the repeats are here, because a server
 //! that is killed again and again comes back at another address. Not for load: see
 //! [`crate::fleet`].

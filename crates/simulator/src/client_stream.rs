@@ -1,8 +1,8 @@
 //! A byte stream to a server, bare or under TLS.
 //!
-//! Connecting takes at most [`CONNECT_TIMEOUT`], and only so many connections are made at a time: a
-//! fleet that connects at once would otherwise fill the listener's backlog and count its own haste
-//! as broken connections.
+//! Connecting takes at most [`CONNECT_TIMEOUT`], and only so many connections are made at a time. A
+//! fleet that connects at once would otherwise fill the listener's backlog. It would count its own
+//! haste as broken connections.
 
 use std::io;
 use std::pin::{Pin, pin};

@@ -4,7 +4,7 @@
 //! [`CommandedDevices`] subscribe to their topics and answer by their [`ResponseProfile`]: at once,
 //! late, with a refusal, twice, or not at all. [`CommandLoad`] sends commands at a rate that does
 //! not wait for anything. Both write into one [`CommandLedger`], by which each command is found
-//! again: what is counted here is counted at the senders' and the devices' own ends.
+//! again. It counts at the senders' and the devices' own ends.
 
 mod device;
 mod ledger;

@@ -2,8 +2,8 @@
 //! acknowledged.
 //!
 //! One lane is one connection, which speaks for a part of the devices and keeps their order. A lane
-//! whose connection breaks connects again and repeats, oldest first, whatever was not acknowledged;
-//! so after a crash a report may arrive twice, and [`Sent`] knows how often each went out. Nothing
+//! whose connection breaks connects again and repeats, oldest first, whatever was not acknowledged.
+//! So after a crash a report may arrive twice, and [`Sent`] knows how often each went out. Nothing
 //! here grows without bound but the record of every report, which is kept only on request
 //! ([`Keep::EveryReport`]).
 

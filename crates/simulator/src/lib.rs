@@ -5,14 +5,14 @@
 //! account holds both against what the public API says. The demo, the black-box tests and the
 //! benchmarks are made of these parts.
 //!
-//! - [`traffic`] says what is reported and when, [`fleet`] carries it over a way in, [`sent`] is
-//!   what was sent;
-//! - [`commands`] are devices that take commands, and somebody who sends them; [`places`] is where
-//!   devices are;
-//! - [`receiver`] is the other end of the webhooks;
-//! - [`account`] finds what is missing;
+//! - [`traffic`] says what is reported and when, [`fleet`] carries it over a way in, and [`sent`]
+//!   is what was sent.
+//! - [`commands`] are devices that take commands, and somebody who sends them. [`places`] is where
+//!   devices are.
+//! - [`receiver`] is the other end of the webhooks.
+//! - [`account`] finds what is missing.
 //! - [`api_client`], [`address`], [`endpoint`], [`access`] and [`server`] reach the server, start
-//!   it and kill it; [`registration`] fills it; [`spool`] is an agent beside it.
+//!   it and kill it. [`registration`] fills it, and [`spool`] is an agent beside it.
 
 pub mod access;
 pub mod account;

@@ -1,7 +1,7 @@
 //! What devices have sent, and what of it was acknowledged.
 //!
-//! This is the devices' side of every account: it is kept by the senders themselves, in the order
-//! of sending, and owes nothing to the server. A report that was acknowledged is a promise made by
+//! This is the devices' side of every account. The senders themselves keep it, in the order of
+//! sending, and it owes nothing to the server. A report that was acknowledged is a promise made by
 //! the server; one that was sent but not acknowledged may or may not have arrived.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The server as a child process, seen only from outside: its ready file, its ports, its death.
 //!
-//! Used by the demo and by black-box tests: start it on a data directory, kill it with SIGKILL in
-//! the middle of things, start it again. Its log goes to a file beside the data, so that whoever
-//! finds something missing can read it. Dropping a [`Server`] kills it.
+//! The demo and black-box tests use it. They start it on a data directory, kill it with SIGKILL in
+//! the middle of things, and start it again. Its log goes to a file beside the data, so that
+//! whoever finds something missing can read it. Dropping a [`Server`] kills it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

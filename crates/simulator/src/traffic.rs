@@ -1,13 +1,16 @@
 //! What simulated devices say, and when.
 //!
-//! A [`Traffic`] is asked for the next report of one lane (one connection, which speaks for a part
-//! of the devices) and answers at once; it knows no socket. [`Flood`] reports as fast as it is
-//! asked, for load; [`DoorLocks`] are paced, can fall silent and return, and choose their values at
-//! random by seed; a [`PacedTraffic`] keeps a [`Timetable`] whatever the server does, and each of
-//! its devices repeats itself exactly with the same seed.
+//! A [`Traffic`] is asked for the next report of one lane, and answers at once. A lane is one
+//! connection, which speaks for a part of the devices. A [`Traffic`] knows no socket.
 //!
-//! Every report carries a `ts` that grows per device; that of floods and locks grows strictly, so
-//! that each report can be found again in the history.
+//! - [`Flood`] reports as fast as it is asked, for load.
+//! - [`DoorLocks`] are paced, can fall silent and return, and choose their values at random by
+//!   seed.
+//! - A [`PacedTraffic`] keeps a [`Timetable`] whatever the server does. Each of its devices repeats
+//!   itself exactly with the same seed.
+//!
+//! Every report carries a `ts` that grows per device. The `ts` of floods and locks grows strictly,
+//! so that each report can be found again in the history.
 
 mod paced_traffic;
 mod timetable;

@@ -1,6 +1,6 @@
 //! The house rules that a machine can check, as tests: `cargo test --package tidy`.
 //!
-//! The tests stand in `tests/`, one file for each thing that is kept tidy; here is what they share:
+//! The tests stand in `tests/`, one file for each thing that is kept tidy. Here is what they share:
 //! the files of the working tree, parsed. Nothing of ours is used, so that the rules also hold
 //! while a crate does not compile.
 

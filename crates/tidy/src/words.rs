@@ -2,9 +2,9 @@
 //! metrics.
 //!
 //! They are found by how the code writes them, so a new way of writing one needs a line here. A
-//! code is the text given to a constructor of `Problem` (or the constant given there), follows
-//! `"code"` in a macro, or stands in a function `code`. A metric is any text that begins with the
-//! program's name, with a `*` for what is formatted into it.
+//! code is the text, or the constant, given to a constructor of `Problem`. A text is a code too if
+//! it follows `"code"` in a macro, or stands in a function `code`. A metric is any text that begins
+//! with the program's name, with a `*` for what is formatted into it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

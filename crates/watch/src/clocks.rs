@@ -1,8 +1,8 @@
 //! Attended clocks: for how long each way in has been listening.
 //!
-//! They run with the engine clock or stand still, never jump, and never make up for time in which
-//! nobody listened: the restart grace, a way that is down, and a gap between two calls that is
-//! longer than [`crate::GAP_MAX`].
+//! They run with the engine clock or stand still, and never jump. They never make up for time in
+//! which nobody listened. Such time is the restart grace, a way that is down, or a gap between two
+//! calls longer than [`crate::GAP_MAX`].
 
 use base::time::millis;
 use base::{Attended, Timestamp, WayIn};
@@ -93,7 +93,7 @@ impl Clocks {
         self.is_attended(of).then(|| Timestamp(from.0.saturating_add(attended_ms.max(0))))
     }
 
-    /// When the next call is to come so that it is not taken for the end of a standstill: a
+    /// When the next call is to come so that it is not taken for the end of a standstill. It is a
     /// multiple of [`crate::PULSE`], so that all partitions wake together.
     pub(crate) fn next_pulse(&self) -> Timestamp {
         let pulse_ms = crate::PULSE.as_millis() as i64;

@@ -1,7 +1,7 @@
 //! Reports and silence become changes, losses and restorations.
 //!
 //! One [`Watch`] holds what is known of the devices of one partition. A sign of life or the passing
-//! of time goes in; changes of records are added to the step's batch, and what happened to devices
+//! of time goes in. Changes of records are added to the step's batch, and what happened to devices
 //! is listed as [`Noticed`]. Who is told of it, and how, is not known here. Time is an argument:
 //! nothing here reads a clock.
 
@@ -96,8 +96,8 @@ pub enum Progress {
 /// What is known of the devices of one partition.
 ///
 /// All methods that take `now` take the engine clock, which never goes back. Within one batch `now`
-/// must be the one of the batch's head, and the head's attended readings must be
-/// [`Watch::readings_of_clocks`] at it: a stored sign of life has no other time than its batch's.
+/// must be the one of the batch's head. The head's attended readings must be
+/// [`Watch::readings_of_clocks`] at it, because a stored sign of life has only its batch's time.
 #[derive(Debug)]
 pub struct Watch {
     clocks: Clocks,

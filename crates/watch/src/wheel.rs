@@ -2,9 +2,9 @@
 //!
 //! Ten levels of 64 buckets; a bucket of level n spans 64^n ticks, which covers every reading.
 //! Devices are linked through themselves, so filing, leaving and taking cost the same however many
-//! wait. A bucket comes due at its first tick; whoever takes a device from it judges it, and files
-//! it again if its time has not come. Filing too early is therefore always right, and that is why a
-//! report files nothing.
+//! wait. A bucket comes due at its first tick. Whoever takes a device from it judges the device,
+//! and files it again if its time has not come. Filing too early is therefore always right, and
+//! that is why a report files nothing.
 
 use records::DeviceSlot;
 

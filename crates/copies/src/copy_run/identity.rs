@@ -42,7 +42,7 @@ impl<H: CopyHome, S: StreamEnd, T: StreamEnd> CopyRun<'_, H, S, T> {
         Err(CopyFailure::new(CopyFailureKind::Refused, error).into())
     }
 
-    /// When a sink that is sent nothing is asked which stream it is: it may be made anew, or
+    /// When a sink that is sent nothing is asked which stream it is. It may be made anew, or
     /// restored, and what it had is not kept for it for ever.
     pub(super) fn asks_sink_at(&self) -> Option<Timestamp> {
         let is_quiet = self.is_at_end && self.in_flight.is_empty() && self.answered.is_empty();

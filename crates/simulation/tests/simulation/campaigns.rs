@@ -1,5 +1,5 @@
-//! Tasks and campaigns in the simulation: production's machine behind its inbox, on the clocks and
-//! over the storages of every run, with those who ask for tasks and campaigns, and a fleet.
+//! Tasks and campaigns in the simulation, with those who ask for them, and a fleet. Production's
+//! machine runs behind its inbox, on the clocks and over the storages of every run.
 //!
 //! # What goes wrong
 //! All that goes wrong with the machine: see the [top](crate). So the process dies in the middle of
@@ -16,14 +16,14 @@
 //!
 //! # What is checked
 //! The [model] follows every batch. No slot of a campaign begins twice, and none begins before it
-//! is due. A slot or task has never more devices under way and done than it wants, no device twice,
-//! and no more replacements than it wants devices. Nobody is told of a pick that is not durable.
-//! Between two slots that a campaign has passed lies none that wants devices and was neither begun
-//! nor skipped, but for those of a pause. Where all devices stay, the picks of devices that are
-//! always in the same selections differ by at most 1, across all lives; where tasks are spread,
-//! among those of a value. Each value has as many picks as any other that has devices left, and a
-//! slot of a panel picks the devices of the one before. No quota is passed, no deleted device is
-//! picked, and its share is forgotten. What is
+//! is due. A slot or task never has more devices under way and done than it wants. It never has a
+//! device twice, nor more replacements than it wants devices. Nobody is told of a pick that is not
+//! durable. Between two slots that a campaign has passed lies none that wants devices and was
+//! neither begun nor skipped, but for those of a pause. Where all devices stay, the picks of
+//! devices that are always in the same selections differ by at most 1, across all lives. Where
+//! tasks are spread, this holds among the devices of a value. Each value has as many picks as any
+//! other that has devices left. A slot of a panel picks the devices of the one before. No quota is
+//! passed, no deleted device is picked, and its share is forgotten. What is
 //! [stored](model::Model::check_stored) is what the batches said. At the end no campaign is behind
 //! its slots, and every task that was accepted has ended.
 //!

@@ -1,23 +1,23 @@
-//! Commands in the simulation: production's partitions of devices behind their inboxes, on the
-//! clocks and over the storages of every run, with those who give commands and those who carry them
-//! out.
+//! Commands in the simulation: callers give them, and devices carry them out. Production's
+//! partitions of devices run behind their inboxes, on the clocks and over the storages of every
+//! run.
 //!
 //! # What goes wrong
 //! All that goes wrong with the machine goes wrong here too: see the [top](crate). Besides:
-//! - **Devices** come and go: they are reached by name, for their kind or any, or by a wildcard of
-//!   somebody else; they say goodbye, or break off with a command in hand, and come back. Some
+//! - **Devices** come and go. They are reached by name, for their kind or any, or by a wildcard of
+//!   somebody else. They say goodbye, or break off with a command in hand, and come back. Some
 //!   poll, wait or do not, and lose the answer on its way. They answer at once, late, twice, once
 //!   so and once otherwise, refuse, say that they are at work, or say nothing. What nobody took in
 //!   they say again.
-//! - **Callers** give commands of all priorities, with keys that meet, times to live that are too
-//!   short, times that have not come; to devices that nobody knows. They call commands off, try
-//!   them anew, and wait for their ends.
+//! - **Callers** give commands of all priorities, and some to devices that nobody knows. Some keys
+//!   meet, some times to live are too short, and some times have not come. They call commands off,
+//!   try them anew, and wait for their ends.
 //! - **Rollouts** are begun, paused, resumed and cancelled in a quarter of the runs. The courier
 //!   between the registry and the partitions comes late, and is cut off with orders in hand.
 //!
 //! # What is checked
-//! The [model] follows every batch and asks of each step of a command whether it may be: by what
-//! was handed in, by the clock, by who can be reached, by window, gap and order. What is
+//! The [model] follows every batch and asks of each step of a command whether it may be. It decides
+//! by the input, the clock, the devices in reach, the window, the gap and the order. What is
 //! [stored](checkers::contents) is held against it at random moments, after every start and at the
 //! end. A [history](checkers::history) of what callers and devices were told looks for what
 //! contradicts them. At the end all faults stop, all devices are there and answer, and every

@@ -1,6 +1,6 @@
-//! Devices and clients in the simulation: production's partitions of devices and its registry
-//! behind their inboxes, the lanes of webhooks, and everybody who reports, registers and is told.
-//! The [top](crate) says what goes wrong and what is checked.
+//! Devices and clients in the simulation, with everybody who reports, registers and is told.
+//! Production's partitions of devices and its registry run behind their inboxes, with the lanes of
+//! webhooks. The [top](crate) says what goes wrong and what is checked.
 
 pub(crate) mod checkers;
 mod counts;

@@ -1,5 +1,6 @@
-//! What every simulated run is made of, whatever runs in it: a machine with clocks, storage and
-//! faults, the lives of a process on it, the schedule of steps, rest, seeds, and shrinking.
+//! The parts of every simulated run, whatever runs in it. They are a machine with clocks, storage
+//! and faults, and the lives of a process on it. They are also the schedule of steps, rest, seeds,
+//! and shrinking.
 //!
 //! It names no workload. Each implements [`workload::Workload`];
 //! [`two_workloads::TwoWorkloads`] is one too, and runs both in one process over one store.

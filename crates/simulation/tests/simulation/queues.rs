@@ -1,11 +1,12 @@
-//! Queues of jobs in the simulation: production's partitions of queues behind their inboxes, on the
-//! clocks and over the storages of every run, with those who publish, consume and look after them.
+//! Queues of jobs in the simulation, with those who publish, consume and look after them.
+//! Production's partitions of queues run behind their inboxes, on the clocks and over the storages
+//! of every run.
 //!
 //! # What goes wrong
 //! All that goes wrong with the machine goes wrong here too: see the [top](crate). Besides:
-//! - **Publishers** give aliases that are taken, groups, moments that have passed, times to live
-//!   that are too short, calendars; they repeat a request with its key when nobody answered, when
-//!   they were answered, after a restart, with another body, and a day later.
+//! - **Publishers** give aliases that are taken, groups, calendars, moments that have passed, and
+//!   times to live that are too short. They repeat a request with its key when nobody answered, or
+//!   when they were answered. They repeat it after a restart, with another body, and a day later.
 //! - **Consumers** ask one queue or several in order, wait or do not, hang up, lose the answer on
 //!   its way. They acknowledge at once or when it is too late, in vain, twice, of another queue;
 //!   they extend, give back with a delay, and vanish. Some are workers of the process.
@@ -20,11 +21,12 @@
 //!   in memory, others thousands of groups in many queues.
 //!
 //! # What is checked
-//! The [model] takes the same inputs in the same order, and every answer and every batch is held
-//! against it at once; what is [stored](checkers::contents) is at random moments, after every start
-//! and at the end. A [history](checkers::history) of answers, which knows no rules but the
-//! promises, and no batch, looks for what contradicts them. [Another](checkers::locks) does so for
-//! locks: one holder at a time, and fences that rise whatever is killed.
+//! The [model] takes the same inputs in the same order. Every answer and every batch is held
+//! against it at once. What is [stored](checkers::contents) is held against it at random moments,
+//! after every start and at the end. A [history](checkers::history) of answers, which knows no
+//! rules but the promises, and no batch, looks for what contradicts them.
+//! [Another](checkers::locks) does so for locks: one holder at a time, and fences that rise
+//! whatever is killed.
 //!
 //! Each step is held against [its limits](world): what it did, what its batch weighs, and what it
 //! leaves in memory.

@@ -9,9 +9,9 @@
 //!
 //! # What is checked
 //! No two notices of a client come within the quiet time, across all lives; what is kept is what
-//! was made. At rest, once the quiet time is over, the newest notice of each client is right. Of an
-//! operation the counts always agree with its rows; its worker acts on nothing that was not written
-//! before, and once in a life; an operation that is done has come to every row of its list.
+//! was made. At rest, once the quiet time is over, the newest notice of each client is right. The
+//! counts of an operation always agree with its rows. Its worker acts only on what was written
+//! before, and once in a life. An operation that is done has come to every row of its list.
 //!
 //! Not simulated: which rows a filter means and what is done to one, and dry runs. These the crate
 //! `api` decides, which the black-box tests drive.

@@ -77,8 +77,7 @@ pub struct ServerSnapshot {
 
 impl ServerSnapshot {
     /// Asks the API for everything about `devices`. `taken` says how often a webhook-id was taken
-    /// by its receiver: where that is more often than the server says, the attempts are looked at,
-    /// too.
+    /// by its receiver. Where that is more often than the server says, the attempts are read, too.
     ///
     /// # Errors
     /// What the API refuses or cannot answer in time.

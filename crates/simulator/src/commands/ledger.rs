@@ -1,7 +1,7 @@
 //! What was sent, what reached a device, what it answered, and how long that took.
 //!
 //! A command is known by a hash of its id. It may reach its device before its sender has read the
-//! answer that names it, so either end notes what it sees, and whoever is second measures.
+//! answer that names it. So either end notes what it sees, and whoever is second measures.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};

@@ -1,7 +1,7 @@
 //! A session as a device's firmware would hold it: MQTT at QoS 1 through `rumqttc`.
 //!
-//! The client's own memory of unacknowledged publishes is not used: the server keeps no sessions
-//! over a restart, and the lane repeats them itself, on a new client for each connection.
+//! The client's own memory of unacknowledged publishes is not used. The server keeps no sessions
+//! over a restart, and the lane repeats its reports itself, on a new client for each connection.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,7 +1,7 @@
 //! The reports of one lane between going out and being answered.
 //!
-//! Answers come in the order of sending, so a queue is enough: the front is the oldest unanswered
-//! report, the first `written` of them are on the present connection. When that breaks, all are
+//! Answers come in the order of sending, so a queue is enough. The front is the oldest unanswered
+//! report, and the first `written` reports are on the present connection. When that breaks, all are
 //! unwritten again.
 
 use std::collections::VecDeque;

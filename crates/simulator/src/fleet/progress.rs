@@ -1,8 +1,8 @@
 //! What a fleet has done so far: counters that lanes move and anybody reads while they run.
 //!
-//! Latencies lie in a few shards, each under a lock of its own that is held for a moment and never
-//! waited for across anything: histograms are too large for one per connection when every device
-//! has its own.
+//! Latencies lie in a few shards. A histogram for each connection would be too large when every
+//! device has its own. Each shard has its own lock, which is held for a moment and never waited for
+//! across anything.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

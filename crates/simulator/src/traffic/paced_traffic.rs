@@ -1,10 +1,10 @@
 //! Any number of devices that keep a timetable and repeat themselves exactly.
 //!
 //! Devices take turns, round after round. In its turn a device may change its value or send a
-//! flawed report; after it, it may break the connection or fall silent for some rounds. What it
-//! does depends on the seed, the device and the round alone: not on the number of lanes, nor on how
-//! the server answers. So the same seed gives the same reports of each device, in the same order;
-//! only their times are those of the run. Twelve bytes a device.
+//! flawed report. After it, the device may break the connection or fall silent for some rounds.
+//! What it does depends on the seed, the device and the round alone: not on the number of lanes,
+//! nor on how the server answers. So the same seed gives the same reports of each device, in the
+//! same order; only their times are those of the run. Twelve bytes a device.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

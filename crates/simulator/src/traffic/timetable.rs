@@ -1,10 +1,10 @@
 //! When the reports of a fleet are due, whatever the server does.
 //!
 //! Time is divided into turns at an even rate, and turn `n` belongs to device `n` modulo the number
-//! of devices. A turn's time depends on nothing but the common start: a server that answers late
-//! does not slow the reports down, and a report that waits is measured from when it was due. All
-//! lanes of a run share one timetable; it starts when the last of them is connected, so that
-//! connecting is not measured as lateness.
+//! of devices. A turn's time depends on nothing but the common start. A server that answers late
+//! does not slow the reports down. A report that waits is measured from when it was due. All lanes
+//! of a run share one timetable; it starts when the last of them is connected, so that connecting
+//! is not measured as lateness.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -44,8 +44,8 @@ struct Start {
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOK_EVERY_PER_LANE: Duration = Duration::from_micros(20);
 
-/// A lane that keeps up says the last of what was due before the end this much later at most:
-/// timers are not exact, and on a machine that is busy less so.
+/// A lane that keeps up sends the last report that was due before the end at most this much later.
+/// Timers are not exact, and on a busy machine less so.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
 impl Timetable {

@@ -1,5 +1,5 @@
-//! A naive model of a watch: it keeps every span of counted time, and adds them up whenever it
-//! wants to know how long somebody has been silent. No clock readings, no deadlines, no wheel.
+//! A naive model of a watch. It keeps every span of counted time, and adds them up to learn how
+//! long somebody has been silent. No clock readings, no deadlines, no wheel.
 
 use std::collections::BTreeMap;
 

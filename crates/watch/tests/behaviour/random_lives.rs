@@ -1,6 +1,6 @@
 //! Random lives of a few devices, led by a watch and by the naive model side by side.
 //!
-//! After every step both must agree on what was noticed and on what each device is like; a crash
+//! After every step both must agree on what was noticed and on what each device is like. A crash
 //! leaves the watch with nothing but what its batches said.
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The rules of reports and silence, one row each.
 //!
 //! A row is a script and what must be noticed. Each step of a script is a time since the start and
-//! what happens then to the one device `dev0`; in between the watch is woken exactly when it asks
+//! what happens then to the one device `dev0`. In between the watch is woken exactly when it asks
 //! for it.
 
 use std::time::Duration;

@@ -143,8 +143,8 @@ impl Model {
         self.check_passed(&before, made.wall)
     }
 
-    /// Picks of devices that are always in the same selections differ by at most 1, and by what was
-    /// picked again for tasks that had some of them.
+    /// Picks of devices that are always in the same selections differ by at most 1. The bound grows
+    /// by the picks made again for tasks that had some of them.
     pub(crate) fn check_fair(&self, group: u32, devices: &[DevicePlace]) -> Checked {
         let picks = devices.iter().map(|place| self.picks_of.get(place).copied().unwrap_or(0));
         let apart = picks.clone().max().unwrap_or(0) - picks.min().unwrap_or(0);

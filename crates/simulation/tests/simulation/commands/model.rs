@@ -1,6 +1,6 @@
 //! The naive model: every command of a partition as its batches tell it, and who can be reached.
 //!
-//! It knows no lanes and no timers. It does not say what comes next: it looks at each step that a
+//! It knows no lanes and no timers. It does not say what comes next. It looks at each step that a
 //! command takes, and at what was handed in, and says whether that step may be.
 
 mod presence;

@@ -27,7 +27,7 @@ fn check_in(kind: impl Fn(Plan) -> Plan, fault: InjectedFault, storage: StorageK
 #[test]
 fn effects_let_go_before_they_are_durable_are_found() {
     // A partition that takes a batch for durable looks for it in the store, and answers as if it
-    // had never been made; and it goes on to the next without end.
+    // had never been made. Then it goes on to the next without end.
     let expected = [Invariant::DURABLE_BEFORE_ACKNOWLEDGED, Invariant::AS_THE_MODEL, Invariant::BOUNDED];
     check(InjectedFault::EffectsBeforeDurable, StorageKind::Memory, &expected);
     check(InjectedFault::EffectsBeforeDurable, StorageKind::Embedded, &expected);

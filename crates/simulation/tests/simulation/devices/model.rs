@@ -1,8 +1,8 @@
 //! The naive model: what the server should have, after the inputs that it took.
 //!
 //! It shares ids and the types of inputs with production, never its code. It follows every step as
-//! it is made, and goes back with the store when batches are lost, so that it never has to guess
-//! what became of an input.
+//! it is made, and goes back with the store when batches are lost. So it never has to guess what
+//! became of an input.
 
 pub(crate) mod breaker;
 mod counting;

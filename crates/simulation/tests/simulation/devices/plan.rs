@@ -1,7 +1,7 @@
 //! What a seed decides before its run begins: how much there is of everything, how it is set, and
 //! which faults come how often.
 //!
-//! Runs differ widely on purpose: a run in which every fault is rare finds other things than one in
+//! Runs differ widely on purpose. A run in which every fault is rare finds other things than one in
 //! which a single fault comes all the time.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The part of a workload that follows from its having one partition.
 //!
-//! Such a workload keeps the partition's port in its `server`, the partition's model in its
-//! `model`, and steps both in a method `step`; its `phase` is a [`Phase`]. What asks, what is drawn
+//! Such a workload keeps the partition's port in its `server`, and the partition's model in its
+//! `model`. Its method `step` steps both, and its `phase` is a [`Phase`]. What asks, what is drawn
 //! and when nothing is left to do are its own.
 
 use base::Timestamp;

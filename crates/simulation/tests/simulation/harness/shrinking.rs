@@ -1,5 +1,5 @@
-//! A run that fails is made smaller while it fails: with fewer steps, fewer ends of the process,
-//! fewer faults, and less of what its workload brings.
+//! A run that fails is made smaller for as long as it fails. It gets fewer steps, fewer ends of the
+//! process, fewer faults, and less of what its workload brings.
 //!
 //! Each number of the plan is tried at its least, then closer to where it is. As the run may go
 //! another way because of that, some variations of its chance are tried too. What counts is that

@@ -1,8 +1,9 @@
 //! Listens between the engine and its store: what was handed in, what was loaded, what became of
 //! each batch.
 //!
-//! The checkers need to see a batch when it is made, because chance decides within it - which
-//! silence was noticed, what was leased, how long a retry waits - and the model must follow.
+//! The checkers need to see a batch when it is made, because chance decides within it, and the
+//! model must follow. Chance decides which silence was noticed, what was leased, and how long a
+//! retry waits.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

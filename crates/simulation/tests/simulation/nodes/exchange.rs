@@ -1,5 +1,5 @@
-//! The ends and the home of a copy as its runner sees them: what it asks for becomes a request,
-//! which the world brings to where it goes, or does not.
+//! The ends and the home of a copy as its runner sees them. Each call becomes a request, which the
+//! world brings to where it goes, or does not.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -8,16 +8,17 @@
 //! is answered. A call that its sender gave up comes before the next one, or never: its connection
 //! is closed.
 //!
-//! Devices report to the edge, in slices: values that change, some of them late; some that their
-//! kind does not have, or of another kind; with ids and without. A slice with ids that nobody
-//! answered comes again, and so do some that were answered. One device is of another kind at the
-//! centre, which refuses some of what the edge accepted. The copy is paused and resumed.
+//! Devices report to the edge, in slices, with ids and without. Their values change, some of them
+//! late. Some are values that their kind does not have, or are of another kind. A slice with ids
+//! that nobody answered comes again, and so do some that were answered. One device is of another
+//! kind at the centre, which refuses some of what the edge accepted. The copy is paused and
+//! resumed.
 //!
 //! # What is checked
-//! At any moment a device's readings at the centre are a beginning of those at the edge, without
-//! what the centre's kind refuses. What the edge acknowledged is there. While something of that is
-//! not at the centre, the copy's `lag` is not 0. At the end all faults stop: both nodes have the
-//! same readings, the copy is idle and without lag, and it has counted what was refused.
+//! At any moment a device's readings at the centre are a prefix of those at the edge. What the
+//! centre's kind refuses is left out. What the edge acknowledged is there. While something of that
+//! is not at the centre, the copy's `lag` is not 0. At the end all faults stop. Then both nodes
+//! have the same readings, the copy is idle and without lag, and it has counted what was refused.
 //!
 //! Not simulated: the tasks of `copies::gathered_reports`, whose steps the world takes itself;
 //! selectors; devices that are registered by their reports; a full stream.

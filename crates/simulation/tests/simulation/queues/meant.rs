@@ -1,5 +1,5 @@
-//! What was handed in to a partition of queues, as the model understands it: the content of the
-//! production input, without its replies and without the text of reservations.
+//! What was handed in to a partition of queues, as the model understands it. It is the content of
+//! the production input, without its replies and the text of reservations.
 
 use std::time::Duration;
 

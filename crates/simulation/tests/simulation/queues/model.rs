@@ -1,9 +1,9 @@
 //! The naive model of a partition of queues: the inputs of each step, one after the other, by the
 //! words of the contract.
 //!
-//! It shares ids and the types of inputs with production, never its code: a queue is a list that is
-//! searched from end to end, and nothing is kept that could be found by looking. It follows every
-//! step as it is made, and goes back with the store when batches are lost, so that it never has to
+//! It shares ids and the types of inputs with production, never its code. A queue is a list that is
+//! searched from end to end, and nothing is kept that could be found by looking. The model follows
+//! every step as it is made, and goes back with the store when batches are lost. So it never has to
 //! guess what became of an input.
 
 mod advancing;
@@ -242,9 +242,9 @@ impl Partition {
         Ok(Some((*call, expected)))
     }
 
-    /// Jobs that may be resident and not reserved, where so many should be: twice as many, for
-    /// queues that are swept and for those that are about to leave, and those that cannot leave, of
-    /// which more may come before that is noticed.
+    /// Jobs that may be resident and not reserved, where so many should be. They may be twice as
+    /// many, for queues that are swept and for those that are about to leave. Jobs that cannot
+    /// leave come on top; more of them may come before that is noticed.
     pub(crate) fn resident_most(&self, resident_max: usize) -> usize {
         let soon = Timestamp(self.now.0 + 1_000);
         let stays = |job: &&job::Job| {

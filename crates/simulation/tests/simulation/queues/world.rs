@@ -1,5 +1,5 @@
-//! Queues, and those who publish, consume and look after them, on a machine: what they ask of
-//! production's partitions, and what the model makes of it.
+//! Queues on a machine, and those who publish, consume and look after them. Here is what they ask
+//! of production's partitions, and what the model makes of it.
 
 pub(crate) mod calls;
 pub(crate) mod consumers;

@@ -39,7 +39,7 @@ impl World {
         self.take_answers()
     }
 
-    /// Takes what goes out to sessions, then every answer that has come, polls first: what went out
+    /// Takes what goes out to sessions, then every answer that has come, polls first. What went out
     /// with an answer may have gone out before it.
     pub(super) fn take_answers(&mut self) -> Checked {
         loop {

@@ -1,5 +1,5 @@
-//! Commands as a workload: what the process is loaded with, what the model makes of its lives, what
-//! devices and callers do, and how likely it is.
+//! Commands as a workload: what the process is loaded with, and what the model makes of its lives.
+//! It also says what devices and callers do, and how likely it is.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! For how long somebody listened to each way in.
 //!
-//! Two measures: `counted` is what the server may count against a device, which skips gaps;
-//! `listened` is all the time in which the doors were open and the process was up, and never goes
-//! back. A device may be lost only when both agree that it was silent for long enough, and must be
-//! when the first does.
+//! There are two measures. `counted` is what the server may count against a device, which skips
+//! gaps. `listened` is all the time in which the doors were open and the process was up, and never
+//! goes back. A device may be lost only when both agree that it was silent for long enough, and
+//! must be when the first does.
 
 use base::{Timestamp, WayIn};
 

@@ -10,8 +10,8 @@ use crate::harness::track::Track;
 use crate::harness::violation::Checked;
 
 impl Track<Partition> {
-    /// A partition was loaded at batch `seq`: its clocks stand at what was recorded, and run again
-    /// after the grace; one that has never written has nothing to forgive.
+    /// A partition was loaded at batch `seq`. Its clocks stand at what was recorded, and run again
+    /// after the grace. A partition that has never written has nothing to forgive.
     pub(crate) fn load(
         &mut self,
         seq: u64,

@@ -1,8 +1,8 @@
 //! What a client has to be told of a device, and how far each notification has come.
 //!
-//! Kept as the contract words it: all events since the link, how many of them the client knows, and
-//! how many notifications have been in vain since it was last told. Nothing is folded before
-//! somebody asks for the body.
+//! Kept as the contract words it: all events since the link, and how many of them the client knows.
+//! Also kept is how many notifications have been in vain since it was last told. Nothing is folded
+//! before somebody asks for the body.
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp, Value};
 use records::{AttemptError, DeliveryStatus, DeviceSlot, EventKind};

@@ -119,8 +119,8 @@ impl World {
         }
     }
 
-    /// Somebody who asks again for what is just being forgotten is sent away: whether it is still
-    /// there depends on which batches are durable by then, which is known only once all are.
+    /// Somebody who asks again for what is just being forgotten is sent away. Whether it is still
+    /// there depends on which batches are durable by then. That is known only once all are.
     pub(super) fn withdraw_what_is_uncertain(&mut self, partition: PartitionId) {
         let model = &self.model[usize::from(partition.0)].present;
         let Some(server) = &mut self.server else { return };

@@ -16,8 +16,8 @@ use crate::harness::workload::{Rest, Workload};
 
 /// How long it may take until all is told, in milliseconds: far longer than the longest delay.
 const QUIET_MS_MAX: i64 = 3_600_000;
-/// How late an attempt may be while nothing else happens, in milliseconds: for each device that the
-/// client may have to be told of first, as long as a receiver takes that is well.
+/// How late an attempt may be while nothing else happens, in milliseconds. For each device that the
+/// client may have to be told of first, it is as long as a healthy receiver takes.
 const LATE_MS_PER_DEVICE_MAX: i64 = 20;
 
 impl World {

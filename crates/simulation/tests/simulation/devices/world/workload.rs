@@ -1,5 +1,5 @@
-//! Devices and clients as a workload: what the process is loaded with, what the model makes of its
-//! lives, what may happen besides, and how likely that is.
+//! Devices and clients as a workload: what the process is loaded with, and what the model makes of
+//! its lives. It also says what may happen besides, and how likely that is.
 
 use std::rc::Rc;
 use std::sync::Arc;

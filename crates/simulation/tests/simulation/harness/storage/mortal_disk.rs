@@ -1,7 +1,7 @@
 //! A disk in the middle of whose writes and syncs the process dies, or the power fails.
 //!
-//! The scheduler picks between steps; a step of the store makes many calls of its disk - a
-//! checkpoint hundreds - and an end may come before any of them. From then on every call of that
+//! The scheduler picks between steps. A step of the store makes many calls of its disk, a
+//! checkpoint hundreds, and an end may come before any of them. From then on every call of that
 //! process fails.
 //!
 //! Some of its syncs may do nothing and say that they did: what a bug that forgets a sync looks

@@ -1,9 +1,8 @@
-//! What callers were answered, held against what they were answered before: a checker that knows
-//! the promises and nothing else, neither rules, nor batches, nor the model.
+//! What callers were answered, held against what they were answered before. This checker knows the
+//! promises only: neither rules, nor batches, nor the model.
 //!
-//! It holds its tongue where callers could have changed things that they were not told of: a
-//! request that is not answered yet may have been carried out. What the power took is taken back
-//! here too.
+//! It says nothing where callers could have changed things that they were not told of. A request
+//! that is not answered yet may have been carried out. What the power took is taken back here too.
 
 mod account;
 mod leases;

@@ -1,5 +1,5 @@
-//! What callers of locks were told, held against what was told before: one holder at a time, and
-//! fences that rise for ever, whatever is killed.
+//! What callers of locks were told, held against what was told before. A lock has one holder at a
+//! time, and fences rise for ever, whatever is killed.
 
 use std::collections::BTreeMap;
 

@@ -49,7 +49,7 @@ impl Partition {
         Ok(shown(holder, now, wall))
     }
 
-    /// The jobs that may be shown as the next one: where most are parked and the newest goes first,
+    /// The jobs that may be shown as the next one. Where most are parked and the newest goes first,
     /// it is the newest that was read.
     pub(super) fn peek(&mut self, name: &QueueName) -> Vec<ShownJob> {
         let (now, wall, is_parking) = (self.now, self.wall, self.is_parking);

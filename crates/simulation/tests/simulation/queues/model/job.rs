@@ -130,8 +130,8 @@ impl Job {
         !self.is_reserved() && self.has_expired(now)
     }
 
-    /// Where jobs are parked, one that has expired is gone when that is noticed, and nobody gets it
-    /// until then; and what the wall clock says counts or does not when it has gone back.
+    /// Where jobs are parked, an expired one is gone when that is noticed, and nobody gets it until
+    /// then. When the wall clock has gone back, what it says may count or not.
     pub(crate) fn look_again(&mut self, now: Timestamp, wall: Timestamp) {
         if self.is_reserved() {
             return;

@@ -169,9 +169,9 @@ impl Partition {
         }
     }
 
-    /// Puts a job that waits into its queue: due if its time has come. One that has expired
-    /// before - a successor that waited for too long, or a run that was missed - is never due: it
-    /// waits for that to be noticed.
+    /// Puts a job that waits into its queue: due if its time has come. One that has expired before
+    /// is never due: it waits for that to be noticed. Such a job is a successor that waited for too
+    /// long, or a run that was missed.
     pub(super) fn file(&mut self, name: &QueueName, job: Job) {
         let is_due = job.is_time(self.now, self.wall) && !job.has_expired(self.now);
         let stands = if is_due { Stands::Due } else { Stands::Scheduled };

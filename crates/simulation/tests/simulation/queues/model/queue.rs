@@ -79,8 +79,8 @@ impl Queue {
         (0..self.jobs.len()).filter(|place| self.jobs[*place].is_due() && self.is_its_turn(*place))
     }
 
-    /// Whether a job may go before the first that surely can, though it is not sure that it can:
-    /// it may not be due, or may be behind another.
+    /// Whether a job that is uncertain may go before the first that surely can. It may not be due,
+    /// or may be behind another.
     pub(crate) fn may_go_before(&self, place: usize, first: Option<usize>, now: Timestamp) -> bool {
         let job = &self.jobs[place];
         let is_before = first.is_none_or(|first| job.order() < self.jobs[first].order());

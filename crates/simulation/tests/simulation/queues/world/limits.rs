@@ -1,5 +1,5 @@
-//! What one step of a partition may do, and what it may leave in memory: by the limits of the plan,
-//! whatever the partition itself asserts.
+//! What one step of a partition may do, and what it may leave in memory. The limits of the plan
+//! decide, whatever the partition itself asserts.
 
 use base::PartitionId;
 use engine::queues::partition::Spent;

@@ -113,9 +113,8 @@ impl World {
         queues.flat_map(|(name, queue)| queue.jobs.iter().map(move |job| (name, job)))
     }
 
-    /// Where most jobs are parked, one that is ready may be read in for who waits only with the
-    /// next step, whatever brings that: something does, once for each consumer. Whether anybody
-    /// needed it.
+    /// Where most jobs are parked, a consumer that waits may get a ready one only with the next
+    /// step. So this brings a step, once for each consumer. Whether anybody needed it.
     pub(super) fn nudge(&mut self) -> bool {
         if !self.plan.is_parking() {
             return false;

@@ -1,5 +1,5 @@
-//! Queues as a workload: what the process is loaded with, what the model makes of its lives, what
-//! those do who publish, consume and look after queues, and how likely it is.
+//! Queues as a workload: what the process is loaded with, and what the model makes of its lives. It
+//! also says what publishers, consumers and those who look after queues do, and how likely it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

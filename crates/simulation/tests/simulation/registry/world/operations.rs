@@ -1,5 +1,5 @@
-//! Operations: who begins them and calls them off, the lists that they go through, and their
-//! worker, which goes on as that of the crate `api` does.
+//! Operations: who begins them and calls them off, and the lists that they go through. Their worker
+//! goes on as that of the crate `api` does.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Whoever posts the messages of subscriptions that are pushed, and the receivers of these: they
-//! take a post, do not, or take it while the commit comes late or never.
+//! Whoever posts the messages of subscriptions that are pushed, and the receivers of these. A
+//! receiver takes a post, does not, or takes it while the commit comes late or never.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

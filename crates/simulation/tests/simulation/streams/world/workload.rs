@@ -32,7 +32,7 @@ use crate::streams::plan::StreamsPlan;
 use crate::streams::positions::Positions;
 use crate::streams::readers::ReaderCalls;
 
-/// How long a run waits at the end: every block is closed by then, stored though that failed, and
+/// How long a run waits at the end. By then every block is closed, stored though that failed, and
 /// dropped if it does not stay for ever.
 const REST: Duration = Duration::from_secs(20 * 60);
 

@@ -1,5 +1,5 @@
-//! What whoever runs copies does with the reports that a partition has gathered, step by step: they
-//! are appended to the stream of their copy, and their rows go once they are durable there.
+//! Brings the reports that a partition has gathered to the stream of their copy, step by step, as
+//! whoever runs copies does. Their rows go once they are durable there.
 
 use base::Problem;
 use copies::gathered_reports::messages_of;

@@ -138,7 +138,7 @@ pub(super) fn check_together(
 /// The first lease of a job comes after the first lease of every job of its group that was due
 /// before it.
 ///
-/// Only jobs whose place is certain are compared: they come once, at a time of the engine clock, do
+/// Only jobs whose place is certain are compared. They come once, at a time of the engine clock, do
 /// not expire, and nobody asked to change them. A job that may have used up its tries on leases
 /// that nobody saw is left out too.
 pub(super) fn check_group_order(
