@@ -47,8 +47,8 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
 /// (RIPE-690, RFC 6177), so one host may have 256 networks of 64 bits.
 const SITE_BITS: u32 = 56;
 
-/// The key of per-address limits: an IPv4 address, or the /56 network of an IPv6 address, because
-/// one host can use every address of its network.
+/// The key of per-address limits: an IPv4 address, or the /56 network of an IPv6 address. One host
+/// can use every address of its network.
 #[must_use]
 pub fn sender(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -1,7 +1,7 @@
 //! The two clocks: the engine clock that orders, schedules and stamps, and the wall clock of the
 //! outside world.
 //!
-//! The engine clock never goes back and never jumps: it runs on `CLOCK_BOOTTIME` (time asleep
+//! The engine clock never goes back and never jumps. It runs on `CLOCK_BOOTTIME` (time asleep
 //! counts) and is slewed by at most a tenth towards the wall clock. So a wall clock set by an hour,
 //! either way, makes no false loss and no early retry.
 

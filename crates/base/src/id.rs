@@ -1,9 +1,9 @@
 //! Names and numbers of things: devices, clients, kinds, partitions, incarnations, and the ids
 //! derived from them.
 //!
-//! An id that has been given out is never given out again: devices and clients carry an
-//! [`Incarnation`] that is new at every registration, a data directory carries a [`Lineage`] that a
-//! restore renews, and both enter every [`EntityId`].
+//! An id that has been given out is never given out again. Devices and clients carry an
+//! [`Incarnation`] that is new at every registration. A data directory carries a [`Lineage`] that a
+//! restore renews. Both enter every [`EntityId`].
 
 use std::fmt;
 
@@ -237,8 +237,8 @@ impl Incarnation {
 pub struct Lineage(pub u64);
 
 impl Lineage {
-    /// The same where the data directory was given a number of its own: one that was copied has the
-    /// lineage of the first, and another number.
+    /// The lineage where the data directory was given a number of its own, `mark`. One that was
+    /// copied has the lineage of the first, and another number.
     #[must_use]
     pub fn marked(self, mark: Option<u64>) -> Self {
         mark.map_or(self, |mark| Self(hash::derived(self.0, &mark.to_le_bytes())))
@@ -275,10 +275,10 @@ impl WayIn {
 
 /// The id of an event or a delivery: 20 bytes that say where it is kept and can never repeat.
 ///
-/// `routing` finds the partition; (`at`, `number`) is the key within it and the order of feeds;
-/// `tag` is derived from lineage, incarnations and cause, so that an older backup or a device
-/// registered again never repeats an id that a receiver has seen. Printed as a prefix and 32
-/// lower-case base32 characters.
+/// `routing` finds the partition. (`at`, `number`) is the key within it and the order of feeds.
+/// `tag` is derived from lineage, incarnations and cause. So an older backup or a device registered
+/// again never repeats an id that a receiver has seen. Printed as a prefix and 32 lower-case base32
+/// characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId {
     /// The routing hash of the device it belongs to.

@@ -1,7 +1,7 @@
 //! What every crate may speak of: ids, time, values, limits, refusals, and the sources of time and
 //! chance.
 //!
-//! Nothing here knows what a device or a job does. Types are small, plain and cheap to copy; text
+//! Nothing here knows what a device or a job does. Types are small, plain and cheap to copy. Text
 //! forms that the outside sees (durations, sizes, times, ids) are parsed and printed here so that
 //! they read the same everywhere.
 

@@ -2,7 +2,7 @@
 //! freed ones removed.
 //!
 //! `cargo bench -p blocklog --bench segments`. Both logs are written in turn in the directory
-//! `target` of the workspace, or below the one that is named as the argument: it must be on the
+//! `target` of the workspace, or below the one that is named as the argument. It must be on the
 //! disk that is meant. A log of some segments is kept as long as it is, as behind checkpoints:
 //! every full segment frees the oldest.
 

@@ -1,6 +1,6 @@
 //! The port to one flat directory of files.
 //!
-//! All that the log - and the tables beside it - need of a file system, and nothing more, so that a
+//! All that the log, and the tables beside it, need of a file system, and nothing more. So a
 //! simulation can stand in for it. Not a general virtual file system: no subdirectories, no
 //! cursors, no permissions. Nothing is durable before [`DiskFile::sync`] (contents and length of a
 //! file) or [`Disk::sync_directory`] (created, renamed and removed names) has returned `Ok`.

@@ -1,8 +1,7 @@
 //! What can be wrong with a log, in words that an operator can act on.
 //!
-//! Every refusal names the file - and where there is one, the offset and position - so that a
-//! backup or a tool can be pointed at it. Nothing here decides whether to refuse; that is
-//! `recovery`.
+//! Every refusal names the file, and the offset and position where there is one. So a backup or a
+//! tool can be pointed at it. Nothing here decides whether to refuse; that is `recovery`.
 
 use std::error::Error;
 use std::io;

@@ -1,8 +1,8 @@
 //! The bytes of a segment file, format version 1.
 //!
-//! A segment is a header of 64 bytes and then frames, each 40 bytes of header and its payload,
-//! filled up with zeros to a multiple of 8. All numbers are little-endian, every checksum is
-//! CRC-32C:
+//! A segment is a header of 64 bytes and then frames. Each frame is 40 bytes of header and its
+//! payload, filled up with zeros to a multiple of 8. All numbers are little-endian, every checksum
+//! is CRC-32C:
 //!
 //! ```text
 //! segment header                         frame
@@ -18,12 +18,12 @@
 //! ```
 //!
 //! A file may be used again for a later segment. Then up to so many of its bytes are what an
-//! earlier segment has left behind; beyond these, and behind the frames of a file that had no
-//! earlier life, there are zeros. The sequence under the checksum of a frame keeps an old one from
-//! ever being taken for a new one.
+//! earlier segment has left behind. Beyond these there are zeros, as behind the frames of a file
+//! that had no earlier life. The sequence under the checksum of a frame keeps an old one from ever
+//! being taken for a new one.
 //!
 //! To change this format: give it the next version. Keep magic, version and checksum of the segment
-//! header where they are: an older build must still see that it is looking at a newer log, not at a
+//! header where they are. An older build must still see that it is looking at a newer log, not at a
 //! damaged one. Read the old version for as long as a server may have one. Keep a directory of it
 //! as a test fixture.
 
@@ -59,7 +59,7 @@ pub(crate) struct Place {
 }
 
 /// The head of a segment file. Written and durable before the segment has its name, and only once
-/// everything before it is durable: a segment that exists is a claim for all frames before its
+/// everything before it is durable. So a segment that exists is a claim for all frames before its
 /// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
@@ -189,8 +189,8 @@ pub(crate) fn verify_frame(bytes: &[u8], place: Place) -> Option<Verified<'_>> {
     })
 }
 
-/// Where the bytes end that look as if they had been a frame of `place` at one of `positions`,
-/// once, at the start of `bytes`: at least two of log, segment and position are right. What an
+/// Where the bytes end that look as if they had once been a frame of `place` at one of `positions`,
+/// at the start of `bytes`. At least two of log, segment and position are right then. What an
 /// earlier segment left in the file has one of them.
 pub(crate) fn traces_of_frame(bytes: &[u8], place: Place, positions: &RangeInclusive<u64>) -> Option<usize> {
     let header = bytes.get(..FRAME_HEADER_BYTES)?;

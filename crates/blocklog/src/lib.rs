@@ -1,6 +1,6 @@
 //! Append-only checksummed frames in segment files, on a disk that can be simulated.
 //!
-//! A [`Log`] appends payloads as frames and says which of them are durable; when it is opened again
+//! A [`Log`] appends payloads as frames and says which of them are durable. When it is opened again
 //! it hands them out in order, cuts a torn tail, and refuses a log that was damaged. It goes to its
 //! files only through the port [`Disk`]: [`RealDisk`] in production, `SimulatedDisk` (feature
 //! `simulation`) in tests. What the frames mean, when to sync and how much to buffer is the

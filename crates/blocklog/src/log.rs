@@ -32,7 +32,7 @@ pub struct LogOptions {
     /// A segment is followed by another before it would be longer than this, in bytes. A frame that
     /// is longer alone gets a segment to itself.
     pub segment_bytes: u64,
-    /// How many zeros are written ahead of the frames at most, in bytes: a sync that does not
+    /// How many zeros are written ahead of the frames at most, in bytes. A sync that does not
     /// change the length of the file is about twice as fast.
     pub zeros_ahead_bytes: u64,
     /// Freed segments that are kept to be used again, at most; others are removed.
@@ -62,23 +62,23 @@ pub struct Opened {
 ///
 /// # What is durable
 /// [`Log::append`] only takes a frame into memory. When [`Log::sync`] has returned `Ok(position)`,
-/// every frame up to `position` survives the loss of power, and every later opening hands it out,
-/// in order and bit for bit, or refuses. A frame that was appended and not synced may be there
-/// after a crash or not; when it is there, all before it are too, and once an opening has handed it
-/// out it is durable like any other. After an error of `sync` its frames are in that state: neither
-/// confirmed nor taken back.
+/// every frame up to `position` survives the loss of power. Every later opening hands it out, in
+/// order and bit for bit, or refuses. A frame that was appended and not synced may be there after a
+/// crash or not. When it is there, all before it are too. Once an opening has handed it out it is
+/// durable like any other. After an error of `sync` its frames are in that state: neither confirmed
+/// nor taken back.
 ///
-/// A caller may be content with less: when [`Log::write`] has returned `Ok(position)`, every frame
+/// A caller may be content with less. When [`Log::write`] has returned `Ok(position)`, every frame
 /// up to `position` survives the death of the process, but not yet that of the machine.
 ///
 /// # After a failure
-/// The first write or sync that fails poisons the log: nothing that it does afterwards could be
+/// The first write or sync that fails poisons the log. Nothing that it does afterwards could be
 /// trusted, since the operating system may have dropped what it failed to write. Every later call
 /// that would write answers [`LogError::Poisoned`]; opening it again tells what is there.
 ///
 /// # What an opening can tell apart
 /// Every frame carries `synced_through`, the position that was durable when it was appended. A bad
-/// frame that a later one knows to have been durable is damage, and the log is refused; one that
+/// frame that a later one knows to have been durable is damage, and the log is refused. One that
 /// none knows is a torn tail, and is cut. [`Log::append_claim`] moves that border up to the end.
 ///
 /// One process at a time may have a log open; the caller holds the lock of the directory
@@ -127,10 +127,10 @@ impl Log {
         Ok(Log::new(disk, options, Recovered::empty(id, active)))
     }
 
-    /// Opens the log of this directory: verifies every frame, calls `visit` with each one after
-    /// `replay_after` in order, cuts a torn tail, and makes what is left durable.
+    /// Opens the log of this directory. Verifies every frame, and calls `visit` with each one after
+    /// `replay_after` in order. Cuts a torn tail, and makes what is left durable.
     ///
-    /// `recorded` is a position that the caller knows to have been durable; a log that ends below
+    /// `recorded` is a position that the caller knows to have been durable. A log that ends below
     /// it, or below `replay_after`, is refused: its new frames would get positions that are never
     /// handed out. When the answer is an error, what `visit` was given is void.
     /// [`LogError::NotFound`] says that there is no log and none was ever finished.
@@ -193,9 +193,9 @@ impl Log {
         self.ends_with_claim = payload.is_empty();
     }
 
-    /// Makes every frame that was appended durable, and answers the last of them: one write for
-    /// each segment touched, and one sync; where a segment is full, two more syncs for each that
-    /// follows.
+    /// Makes every frame that was appended durable, and answers the last of them. That takes one
+    /// write for each segment touched, and one sync. Where a segment is full, it takes two more
+    /// syncs for each that follows.
     pub fn sync(&mut self) -> Result<Position, LogError> {
         self.write()?;
         if self.durable < self.written {
@@ -288,8 +288,8 @@ impl Log {
         self.id
     }
 
-    /// Frames up to and with `position` are needed no more: the segments that hold no others are
-    /// kept to be used again, some of them, or removed. The segment that is written to stays.
+    /// Frames up to and with `position` are needed no more. Of the segments that hold no others
+    /// some are kept to be used again; the rest are removed. The segment that is written to stays.
     ///
     /// From now on the log must be opened with a `replay_after` of at least `position`.
     pub fn free_through(&mut self, position: Position) -> Result<(), LogError> {

@@ -2,11 +2,11 @@
 //!
 //! Only the last segment can have a tail, since a segment is durable before the next one exists,
 //! which says where its frames end. A frame that does not verify is damage when anything knows it
-//! to have been durable: a later segment, the caller's recorded position, or a later frame whose
-//! `synced_through` reaches it. Otherwise all from it on was never confirmed, and is cut. Nothing
-//! here writes, but for the cut and for the frames above the last claim, which are written and
-//! synced again: an earlier process may have failed to sync them, and then they are only in the
-//! memory of the operating system, where they look durable.
+//! to have been durable. That is a later segment, the caller's recorded position, or a later frame
+//! whose `synced_through` reaches it. Otherwise all from it on was never confirmed, and is cut.
+//! Nothing here writes, but for the cut and for the frames above the last claim. These are written
+//! and synced again, since an earlier process may have failed to sync them. Then they are only in
+//! the memory of the operating system, where they look durable.
 
 mod survey;
 
@@ -217,7 +217,7 @@ fn judge_rest(
 }
 
 /// Up to where something of this segment was written behind `end`. What is left of an earlier
-/// segment in the same file is none of it, and stays: nothing in it can be taken for a frame of
+/// segment in the same file is none of it, and stays. Nothing in it can be taken for a frame of
 /// this one.
 fn used_through(bytes: &[u8], end: usize, header: &SegmentHeader, next: Position) -> Option<usize> {
     let fresh = usize::try_from(header.earlier_bytes).unwrap_or(usize::MAX).clamp(end, bytes.len());

@@ -2,20 +2,20 @@
 //!
 //! # Faults
 //! - **Loss of power** ([`SimulatedDisk::crash`]). What was synced stays. Of what was not, each
-//!   file takes one of these fates at random: all is lost; all is kept; the writes up to some
-//!   moment are kept, the last of them torn; each write is kept or lost on its own, so that later
-//!   ones survive earlier ones; each sector of 512 bytes is kept as some write left it, so that
-//!   every write may be torn anywhere. The length of the file is that after any of its changes; a
-//!   sector inside it that was never written reads as zeros. Created, renamed and removed names
-//!   that were not synced survive up to some moment: file systems with a journal keep their order.
-//!   All locks are free, and open handles fail from then on.
+//!   file takes one of these fates at random. All is lost, or all is kept. Or the writes up to some
+//!   moment are kept, the last of them torn. Or each write is kept or lost on its own, so that
+//!   later ones survive earlier ones. Or each sector of 512 bytes is kept as some write left it, so
+//!   that every write may be torn anywhere. The length of the file is that after any of its
+//!   changes; a sector inside it that was never written reads as zeros. Created, renamed and
+//!   removed names that were not synced survive up to some moment: file systems with a journal keep
+//!   their order. All locks are free, and open handles fail from then on.
 //! - **Death of the process** ([`SimulatedDisk::kill`]). Locks and handles go; everything written
 //!   is still there to read, and as little durable as before.
 //! - **Failing reads, writes and syncs** ([`SimulatedDisk::fail_read`],
 //!   [`fail_write`](SimulatedDisk::fail_write), [`fail_sync`](SimulatedDisk::fail_sync)): once,
 //!   with EIO. A failing write has written some of its bytes. After a failing sync the system takes
-//!   what it did not write for clean, as Linux does: it can be read, a later sync that succeeds
-//!   does not make it durable, and only writing it again does.
+//!   what it did not write for clean, as Linux does. It can be read, but a later sync that succeeds
+//!   does not make it durable; only writing it again does.
 //! - **Full disk** ([`SimulatedDisk::set_capacity`]): the write that exceeds it has written what
 //!   had room, and fails with ENOSPC.
 //! - **Rot** ([`SimulatedDisk::corrupt`]): a byte changes by itself.

@@ -1,15 +1,15 @@
 //! Segment files that were freed and wait to be used again.
 //!
-//! Unlinking a file of 16 MB makes the next sync wait for the file system to give its blocks back,
-//! and a new file has to be given blocks anew; a file that is used again costs neither. A freed
-//! segment gets another name, so that no opening takes it for a part of the log, and keeps its
-//! bytes until it is written over.
+//! Unlinking a file of 16 MB makes the next sync wait for the file system to give its blocks back.
+//! A new file has to be given blocks anew. A file that is used again costs neither. A freed segment
+//! gets another name, so that no opening takes it for a part of the log. It keeps its bytes until
+//! it is written over.
 //!
 //! Nothing is written to a spare before its new name is durable, as it is by the next segment that
-//! is begun: a crash could bring the old name back, over a header that is no longer its own. A
-//! spare is used once in one life of the process, or not at all: an opening removes those that it
-//! finds. One of them may hold frames that were meant for a segment which never came to be, and
-//! their positions will be given again.
+//! is begun. Otherwise a crash could bring the old name back, over a header that is no longer its
+//! own. A spare is used once in one life of the process, or not at all: an opening removes those
+//! that it finds. One of them may hold frames that were meant for a segment which never came to be,
+//! and their positions will be given again.
 
 use std::collections::VecDeque;
 
@@ -63,8 +63,8 @@ impl Spares {
         Ok(())
     }
 
-    /// The one to use. None while no sync of the directory has come since the first one was freed:
-    /// one more file is made then, and from that time on there is one that is ready.
+    /// The one to use. None while no sync of the directory has come since the first one was freed.
+    /// One more file is made then; from that time on there is one that is ready.
     pub(crate) fn pop(&mut self) -> Option<Spare> {
         self.waiting.pop_front_if(|first| first.is_settled)
     }

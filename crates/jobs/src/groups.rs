@@ -1,7 +1,7 @@
 //! Groups: jobs of a queue that run one at a time, in the order of when they were first due.
 //!
-//! A group has one active job, which is ready, with a worker, or waits for its retry, and others
-//! behind it whose time has come as well. Who is not due yet is not in it. An active job that was
+//! A group has one active job, which is ready, with a worker, or waits for its retry. Behind it are
+//! others whose time has come as well. Who is not due yet is not in it. An active job that was
 //! never leased gives way to one that was due earlier; a started one does not. Nothing is kept of a
 //! group without jobs that are due or started.
 
@@ -202,8 +202,8 @@ impl Groups {
         self.get(queue, key).is_some_and(|group| group.behind.len() < low)
     }
 
-    /// Whether a group that is resident as far as this, or all of it, has no active job because its
-    /// first one was not when that was last looked at.
+    /// Whether a group has no active job because its first one was not resident when that was last
+    /// looked at. The group is resident as far as `line`, or all of it.
     pub(crate) fn is_headless(&self, queue: Handle<Queue>, key: GroupKey, line: Option<Horizon>) -> bool {
         let Some(group) = self.get(queue, key).filter(|group| group.active.is_none()) else { return false };
         match (line, group.behind.first_key_value()) {

@@ -3,7 +3,7 @@
 //! The order is the caller's to keep: the same with every call, or [`Heap::reorder`].
 //!
 //! Every node's `rank` is one more than the lower rank of its children, and the left child's is not
-//! the lower one: the path along the right children has at most log2(n + 1) nodes, and only that
+//! the lower one. So the path along the right children has at most log2(n + 1) nodes. Only that
 //! path is walked.
 
 use records::QueueOrder;

@@ -221,7 +221,7 @@ impl Jobs {
         queue.line().first(self.table.entries()).filter(|first| !self.is_blocked(*first))
     }
 
-    /// Whether jobs, resident or not, wait for a time of the wall clock: that may come sooner than
+    /// Whether jobs, resident or not, wait for a time of the wall clock. It may come sooner than
     /// [`Jobs::next_wakeup`] says, where the clock is put forward.
     #[must_use]
     pub fn wait_on_wall(&self) -> bool {

@@ -2,9 +2,9 @@
 //!
 //! A job is available when its `visible_at` has come; delay, retry and lease are all a
 //! `visible_at`. [`Jobs`] decides what becomes of each job and puts every change into the caller's
-//! [`records::Batch`]. It does not know what a job carries (the body is the caller's: put with
-//! `PutJobBody` when [`Published`] says that something was stored, gone with `DeleteJob`), nor
-//! where jobs come from; it has no clock, and asks that the time it is given never goes back.
+//! [`records::Batch`]. It does not know what a job carries, nor where jobs come from. The body is
+//! the caller's: put with `PutJobBody` when [`Published`] says that something was stored, gone with
+//! `DeleteJob`. [`Jobs`] has no clock, and asks that the time it is given never goes back.
 //!
 //! # The life of a job
 //! ```text
@@ -48,14 +48,14 @@
 //! passed. It is cut when its worker's process has ended. A release that is not counted gives the
 //! attempt back. [`Jobs::give_back`] is for a lease that reached nobody.
 //!
-//! Done, dead, expired, superseded and cancelled jobs are no longer here: `DeleteJob` goes into the
+//! Done, dead, expired, superseded and cancelled jobs are no longer here. `DeleteJob` goes into the
 //! batch, or `DeleteJobHead` for a dead one whose body the caller keeps
 //! ([`Jobs::keeping_dead_letters`]).
 //!
 //! A **reservation** names a lease. It ends with the lease's time, whether or not the job has gone
-//! out again, and with whatever moves the job on; from then on it changes nothing ([`Stale`]). A
+//! out again, and with whatever moves the job on. From then on it changes nothing ([`Stale`]). A
 //! run that was cut, or lapsed with a worker of our own, counts as an attempt but never as the last
-//! one: the job was not to blame. A lease held outside survives a restart.
+//! one. The job was not to blame. A lease held outside survives a restart.
 //!
 //! An **alias** is held by one waiting or reserved job of its queue. Publishing under an alias that
 //! is held:
@@ -84,19 +84,20 @@
 //! was none.
 //!
 //! A **recurring** job keeps id and alias. Each run has a number, its own attempts, and its own
-//! time to expire from when it is due; the next is made when the present one ends, and what was
+//! time to expire from when it is due. The next is made when the present one ends, and what was
 //! missed folds into the latest. A run that dies is told ([`Released::Recurs`]) and the schedule
 //! goes on.
 //!
-//! **Clocks**: a job on the wall clock ([`Jobs::set_wall`]) is due by that as it is when time moves
-//! on; if it goes back, what is ready stays so. Leases, retries and expiry are on the engine clock.
+//! **Clocks**: a job on the wall clock ([`Jobs::set_wall`]) is due by that clock as it is when time
+//! moves on. If it goes back, what is ready stays so. Leases, retries and expiry are on the engine
+//! clock.
 //!
 //! **Wake-ups**: a queue is named in `wakes` when something can be leased of it and could not be
-//! before: a job became ready, a run ended that its concurrency counted, its rate allows more, it
-//! was resumed, its line was read in. A consumer that has been given `None` by [`Jobs::lease`] is
-//! therefore told of the next job that becomes available, however it does; one that stopped before
-//! `None` asks again when it can take more. Nothing is named while loading: whatever is due then is
-//! told by the first [`Jobs::advance`].
+//! before. Causes: a job became ready, a run ended that its concurrency counted, its rate allows
+//! more, it was resumed, or its line was read in. A consumer that has been given `None` by
+//! [`Jobs::lease`] is therefore told of the next job that becomes available, however it does. One
+//! that stopped before `None` asks again when it can take more. Nothing is named while loading:
+//! whatever is due then is told by the first [`Jobs::advance`].
 //!
 //! # Parked jobs
 //! Memory has a limit: [`Jobs::set_resident_max`]. Above it [`Jobs::evict`] parks the jobs that
@@ -110,9 +111,9 @@
 //! [`Jobs::next_urgent_read`] is read in the same step. Before a call about a parked job, the
 //! caller makes it resident ([`Jobs::unpark`]).
 //!
-//! Consumers see one difference: a lease may have to be asked for again after reading, because
-//! nobody is given a job while a parked one may go before it. (Where the newest goes first, a job
-//! whose time has come may be given before parked ones are read.)
+//! Consumers see one difference: a lease may have to be asked for again after reading. Nobody is
+//! given a job while a parked one may go before it. (Where the newest goes first, a job whose time
+//! has come may be given before parked ones are read.)
 //!
 //! Some jobs are never parked: those that were started, those with a successor, and the first of
 //! every queue. Where more queues than `resident_max` have ready jobs, one of each stays. A group
@@ -145,19 +146,19 @@
 //! `tests/model`, which compares random runs with a plain list of jobs.
 //!
 //! # Cost
-//! One slab of 80-byte entries (68 bytes of head, the rest links), a 4-byte hash index by id, and
-//! priority queues linked through the entries: a timer for each clock, and each queue's ready jobs.
-//! A job that is due at once does not pass a timer. Jobs that come in order are a list, where
-//! adding and leaving are O(1); the others are in a leftist heap.
-//! Nothing here costs more than O(log n) at once. A timing wheel would file in O(1), but moves
-//! whole hours of jobs when a coarse bucket opens, and the queues need exact order anyway. An alias
-//! costs 32 bytes and its index, a lease 40, and a job that expires, recurs or has a group 40 and
-//! its place in a tree; a queue 64 and its index while it has jobs, and nothing without. Eviction
-//! looks at every resident job once for each three quarters of them that it parks. Where groups had
-//! to be read before their jobs could leave, it looks once more when they are.
+//! One slab of 80-byte entries (68 bytes of head, the rest links), and a 4-byte hash index by id.
+//! Priority queues are linked through the entries: a timer for each clock, and each queue's ready
+//! jobs. A job that is due at once does not pass a timer. Jobs that come in order are a list, where
+//! adding and leaving are O(1); the others are in a leftist heap. Nothing here costs more than
+//! O(log n) at once. A timing wheel would file in O(1), but moves whole hours of jobs when a coarse
+//! bucket opens, and the queues need exact order anyway. An alias costs 32 bytes and its index, a
+//! lease 40. A job that expires, recurs or has a group costs 40 more and its place in a tree. A
+//! queue costs 64 and its index while it has jobs, and nothing without. Eviction looks at every
+//! resident job once for each three quarters of them that it parks. Where groups had to be read
+//! before their jobs could leave, it looks once more when they are.
 //!
-//! Measured with `examples/life_cycle.rs` on two cores that had other work, one partition, every
-//! fourth waiting job with an alias, the boxed changes of the batch included:
+//! Measured with `examples/life_cycle.rs` on two cores that had other work, with one partition.
+//! Every fourth waiting job has an alias, and the boxed changes of the batch are included:
 //!
 //! | waiting jobs | bytes a job | publish for later | publish, lease, ack | come due |
 //! |---|---|---|---|---|

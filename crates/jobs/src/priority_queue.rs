@@ -1,12 +1,12 @@
 //! Jobs in the order (`visible_at`, publish number) or the reverse: a [`SortedList`] of those that
 //! came in order, and a [`Heap`] of the others.
 //!
-//! One kind of order serves the timers of a partition and the ready jobs of a queue, because a job
-//! is in one of them at a time. The order is the caller's to keep: the same with every call, or
+//! One kind of order serves the timers of a partition and the ready jobs of a queue. A job is in
+//! one of them at a time. The order is the caller's to keep: the same with every call, or
 //! [`PriorityQueue::reorder`]. Adding, taking the first and leaving from the middle cost at most
-//! O(log n), not on average but each time: no array that doubles, no pass over all after a quiet
-//! hour, no cascade at the full hour. For jobs that come in order they cost O(1). An empty queue is
-//! sixteen bytes, so that a million queues cost what their jobs cost.
+//! O(log n), not on average but each time. No array doubles; there is no pass over all after a
+//! quiet hour, and no cascade at the full hour. For jobs that come in order they cost O(1). An
+//! empty queue is sixteen bytes, so that a million queues cost what their jobs cost.
 
 use records::QueueOrder;
 

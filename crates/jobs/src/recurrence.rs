@@ -9,8 +9,8 @@ use crate::clocks::Moment;
 /// Knows when a job of [`Rule::Calendar`] is due again.
 pub trait Calendar {
     /// When the run after the one that was due at `after` is due, by the wall clock, which shows
-    /// `now`: the latest time in (`after`, `now`] if there is one, otherwise the first after `now`.
-    /// `None` ends the schedule. Always after `after`.
+    /// `now`. That is the latest time in (`after`, `now`] if there is one, otherwise the first
+    /// after `now`. `None` ends the schedule. Always after `after`.
     fn next(&mut self, job: JobId, after: Timestamp, now: Timestamp) -> Option<Timestamp>;
 }
 

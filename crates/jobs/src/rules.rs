@@ -1,6 +1,6 @@
 //! What a queue's users allow: its order, a pause, how many at a time, how many a second.
 //!
-//! The rate is a bucket of tokens: one goes with every lease, and they come back evenly, up to as
+//! The rate is a bucket of tokens. One goes with every lease, and they come back evenly, up to as
 //! many as a second brings but one at least. Counted in whole billionths, so that nothing is lost
 //! to rounding however often it is looked at.
 

@@ -29,7 +29,7 @@ mod job_times;
 const CLOCK_RIGHT_FROM: Timestamp = Timestamp(1_735_689_600_000);
 
 /// How many of these records the next call takes; they are in order and of one destination.
-/// `in_flight_end` is the last one of a call whose outcome is not known; records up to
+/// `in_flight_end` is the last one of a call whose outcome is not known. Records up to
 /// `alone_until` go one by one, because a call with several of them was refused.
 pub(crate) fn count_of_next_call(
     kind: DestinationKind,

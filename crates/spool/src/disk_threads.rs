@@ -1,5 +1,5 @@
-//! The two threads that go to the disk: one makes what is accepted durable, many requests with one
-//! sync; the other saves how far everything is, and makes room.
+//! The two threads that go to the disk. One makes what is accepted durable, many requests with one
+//! sync. The other saves how far everything is, and makes room.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -66,7 +66,7 @@ enum FollowStart {
     /// another path.
     FirstTime(Option<FollowPosition>),
     /// The file was missing in this file system: at its start, if it was made there. In another
-    /// file system it is new only if it was made since then: it may have come with a mount, and
+    /// file system it is new only if it was made since then. It may have come with a mount, and
     /// file systems have other numbers after another boot.
     Missing { device: u64, since: Timestamp },
     /// Where it stopped. Rotated files are sought at the start, and again once the path is there.
@@ -202,8 +202,8 @@ impl FileFollower {
         Ok(self.open.is_some())
     }
 
-    /// At the end of a file that was never read, unless it is the file of another path under a new
-    /// one: then it goes on in it.
+    /// At the end of a file that was never read. If it is the file of another path under a new one,
+    /// it goes on in that file instead.
     fn begin_first(
         &self,
         present: FollowedFile,

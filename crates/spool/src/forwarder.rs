@@ -152,8 +152,8 @@ impl Forwarder {
         tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
     }
 
-    /// What is left of a call that has lost some of its records goes too: it may have taken effect
-    /// already, and under another key it would take effect again. Whether there was any.
+    /// What is left of a call that has lost some of its records goes too. The call may have taken
+    /// effect already, and under another key it would take effect again. Whether there was any.
     fn give_up_broken(&mut self, records: &[StoredRecord], in_flight: Option<CallInFlight>) -> bool {
         let count = calls::count_of_broken_call(records, in_flight);
         if count == 0 {

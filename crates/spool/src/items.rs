@@ -1,5 +1,5 @@
 //! What a request's body holds: the reports, jobs or messages that are spooled one by one, or the
-//! whole request where it has to stay together. Pure.
+//! whole request where it must stay together. Pure.
 //!
 //! Only what has to be known here is looked at. What is wrong otherwise the server refuses, and
 //! then it is kept in `refused.ndjson`.
@@ -29,7 +29,7 @@ pub(crate) struct SpoolBody<'a> {
     pub(crate) is_lines: bool,
     /// The caller's `Idempotency-Key`.
     pub(crate) key: Option<&'a str>,
-    /// What the spool calls itself: keys and sources of others do not begin with it, since the
+    /// What the spool calls itself. Keys and sources of others do not begin with it, since the
     /// server would take what the spool sends for theirs.
     pub(crate) own_name: &'a str,
 }

@@ -2,7 +2,7 @@
 //! nothing in them waits.
 //!
 //! What [`SpoolWriter::commit`] accepted is durable when it returns. Whatever the files look like
-//! when they are opened, opening succeeds as far as the disk can be read at all: damaged places are
+//! when they are opened, opening succeeds as far as the disk can be read at all. Damaged places are
 //! set aside and counted, and every record that is whole is there. Everything here blocks on the
 //! disk; one thread commits, another tidies up.
 

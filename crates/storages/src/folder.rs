@@ -1,4 +1,4 @@
-//! A folder, mostly on another disk. A file in it says that it is a storage, and which: a folder
+//! A folder, mostly on another disk. A file in it says that it is a storage, and which. A folder
 //! without it is not written to, since the disk that belongs there may not be mounted.
 //!
 //! ```text

@@ -2,9 +2,8 @@
 //! table of PostgreSQL.
 //!
 //! Each is a [`BlockStorage`]: its calls block for a bounded time, and those over a network are
-//! done by a runtime of this crate's own. A storage may be shared: what servers have in it is apart
-//! by the folder in the names, which is the affair of whoever names blocks. Knows no stream and no
-//! row.
+//! done by a runtime of this crate's own. Servers may share a storage. The folder in the names
+//! keeps their blocks apart; it is the affair of whoever names blocks. Knows no stream and no row.
 //!
 //! | module | does |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Calls to a server over a network, from threads that may block: few at a time, each for a bounded
-//! time, and none for a while after the server did not answer.
+//! Calls to a server over a network, from threads that may block. There are few at a time, each for
+//! a bounded time, and none for a while after the server did not answer.
 
 use std::future::Future;
 use std::io;

@@ -1,5 +1,5 @@
-//! Jobs that wait in the store: how fast they are parked, what one takes of memory and of the
-//! disk's writes, and how long the soonest take to be read in.
+//! Jobs that wait in the store: how fast they are parked, and how long the soonest take to be read
+//! in. Also what one takes of memory and of the disk's writes.
 //!
 //! They are due at random within a day, in batches of 1,000 over all partitions of queues. They go
 //! through the threads of the embedded store on a real disk below `target/`, every commit synced.

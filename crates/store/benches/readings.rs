@@ -1,10 +1,10 @@
 //! Readings on disk: what one takes of the disk and of its writes, and how long the latest 1,000 of
 //! a device take to read.
 //!
-//! Two fleets of 20 million readings each, stored batch by batch through the embedded store on a
-//! real disk below `target/`: steps, syncs, checkpoints and merges as in a server, time made to
-//! pass quickly. Reads are made after a restart, without anything of the store in memory. Nothing
-//! is compared with another program here.
+//! Two fleets of 20 million readings each are stored batch by batch, through the embedded store, on
+//! a real disk below `target/`. Steps, syncs, checkpoints and merges are as in a server; time is
+//! made to pass quickly. Reads are made after a restart, without anything of the store in memory.
+//! Nothing is compared with another program here.
 
 use std::error::Error;
 use std::io::{self, Write};

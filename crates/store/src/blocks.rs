@@ -16,8 +16,8 @@ pub const BLOCK_SUFFIX: &str = ".block";
 /// What the name of one ends with that is being written.
 const WRITING_SUFFIX: &str = ".block-new";
 
-/// A storage of blocks. A name ends with [`BLOCK_SUFFIX`]; in the local storage it is a flat file
-/// name, in others it has a folder before it and a slash.
+/// A storage of blocks. A name ends with [`BLOCK_SUFFIX`]. In the local storage it is a flat file
+/// name; in others it has a folder before it and a slash.
 ///
 /// Calls block, for a bounded time. Any other error than those that are named says that the storage
 /// cannot be used now.

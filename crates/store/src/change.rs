@@ -1,5 +1,5 @@
-//! A batch made ready on its caller's thread: the frame for the log, and its changes as rows, so
-//! that the one committer neither encodes nor decodes.
+//! A batch made ready on its caller's thread: the frame for the log, and its changes as rows. So
+//! the one committer neither encodes nor decodes.
 //!
 //! Which rows a record has follows from its declaration ([`Record`]), and which record a change
 //! puts or deletes from the list of changes ([`records::all_changes`]).

@@ -2,9 +2,9 @@
 //!
 //! An implementation shows itself as a [`Subject`] and calls
 //! [`conformance_tests!`](crate::conformance_tests); each check makes a subject of its own. The
-//! checks drive the port alone, and compare with a [`MemoryStore`](crate::MemoryStore) where
-//! traffic is random; the memory store itself is held to the checks whose expectations are written
-//! out.
+//! checks drive the port alone. Where traffic is random they compare with a
+//! [`MemoryStore`](crate::MemoryStore). The memory store itself is held to the checks whose
+//! expectations are written out.
 
 mod agreement;
 mod basics;

@@ -8,8 +8,8 @@
 //! frees the log behind all of them. The store itself has no thread and no clock: the steps are
 //! called by a [`Running`] driver, or by a simulation.
 //!
-//! After the first failed write, sync or checkpoint nothing more is accepted: every commit and
-//! every view is refused, and only [`Store::failure`] and [`Store::metrics`] still answer.
+//! After the first failed write, sync or checkpoint nothing more is accepted. Every commit and
+//! every view is refused; only [`Store::failure`] and [`Store::metrics`] still answer.
 
 mod backpressure;
 mod backup;

@@ -4,7 +4,7 @@
 //! [`Chunk`] in memory. A checkpoint seals each chunk into [blobs](blob), one for each day it
 //! touches; their [index rows](BlobIndex) say what may be in them. As time goes by many small blobs
 //! are [merged](merging) into few large ones. A reading may carry any time of its own, so the times
-//! of chunks and blobs overlap; a [`ReadingPage`] gathers from all that may matter and from no
+//! of chunks and blobs overlap. A [`ReadingPage`] gathers from all that may matter and from no
 //! others. Where blobs are kept is not known here.
 
 mod blob;

@@ -2,10 +2,10 @@
 //! compared with.
 //!
 //! It keeps rows in ordered maps and nothing else: no log, no checkpoint, no thread. It panics on a
-//! commit that the port does not allow of parked jobs, dead letters, answers and open commands:
-//! another store would keep rows that lead nowhere. A test chooses the outcome of a commit
-//! beforehand ([`MemoryStore::plan`]). In manual mode every commit waits for
-//! [`MemoryStore::step`], so that a test decides when a batch is durable.
+//! commit that breaks the port's rules for parked jobs, dead letters, answers and open commands.
+//! Another store would keep rows that lead nowhere. A test chooses the outcome of a commit
+//! beforehand ([`MemoryStore::plan`]). In manual mode every commit waits for [`MemoryStore::step`],
+//! so that a test decides when a batch is durable.
 
 mod partition;
 mod view;

@@ -107,8 +107,8 @@ pub trait Store: Send + Sync + 'static {
     /// Commits a batch. Batches of a partition are committed in the order of their `seq`, without
     /// gaps; a repeated `seq` is acknowledged and ignored.
     ///
-    /// In a partition of queues the number of a dead letter is below the head's `next_dead`; a job
-    /// is parked once before it is unparked, with the key that it was parked with; an alias has one
+    /// In a partition of queues the number of a dead letter is below the head's `next_dead`. A job
+    /// is parked once before it is unparked, with the key that it was parked with. An alias has one
     /// parked job of a queue, and a key one answer. Ids of jobs and keys of queues that rise as
     /// time goes by cost least.
     ///

@@ -1,11 +1,12 @@
 //! A stored record, declared once: its table, what it is found by, and its indexes. The declaration
 //! stands beside the record's stored form, in `codec`.
 //!
-//! From it follow the rows that a batch changes ([`crate::change`]), what queries read
-//! ([`crate::queries`]), what a deletion or an expiry takes out, and what a check holds each row
-//! against. All records are those that the list of changes puts ([`for_each_record`]). To add a
-//! record: its fields in `records` with a line in that list, its table in [`crate::table`], and its
-//! stored form with its declaration in `codec`. To add an index: its table, and an [`Index`].
+//! From it follow the rows that a batch changes ([`crate::change`]), and what queries read
+//! ([`crate::queries`]). From it follows too what a deletion or an expiry takes out, and what a
+//! check holds each row against. All records are those that the list of changes puts
+//! ([`for_each_record`]). To add a record, write its fields in `records`, with a line in that list,
+//! and its table in [`crate::table`]. Its stored form goes into `codec`, with its declaration. To
+//! add an index: its table, and an [`Index`].
 
 use std::borrow::Cow;
 

@@ -1,10 +1,10 @@
 //! The tables, each declared once: its name, whose partitions have rows in it, how a checkpoint
 //! writes it, and how long its rows live.
 //!
-//! Which there are is part of the format of a data directory: a new one is a new version of
-//! `Directory`, and stands at the end of this list. What a table's records are found by is declared
-//! with their stored form, as a [`Record`](crate::record::Record). How rows are kept is not known
-//! here.
+//! Which tables there are is part of the format of a data directory. A new table is a new version
+//! of `Directory`, and stands at the end of this list. What a table's records are found by is
+//! declared with their stored form, as a [`Record`](crate::record::Record). How rows are kept is
+//! not known here.
 
 use base::PartitionId;
 
@@ -314,9 +314,9 @@ impl Table {
     }
 
     /// How many halves of a row's memory count for when checkpoints are due. A resident job may be
-    /// done, an open command may move on, and a session may end before a checkpoint has to write
-    /// it, and take it out again with the next. Gathered reports are with their stream soon. A
-    /// parked job is not needed for a while.
+    /// done, an open command may move on, and a session may end before the next checkpoint. Then no
+    /// checkpoint writes it, and none takes it out again. Gathered reports are with their stream
+    /// soon. A parked job is not needed for a while.
     pub(crate) fn weight_in_halves(self) -> usize {
         match self {
             Self::JobHeads | Self::JobBodies => 1,

@@ -1,7 +1,7 @@
 //! Which segment files there are, and whether their headers make one log.
 //!
-//! Removes what a crash may leave lying about: segments that were never finished, those that waited
-//! to be used again, and freed ones that got their names back. Looks at no frame.
+//! Removes what a crash may leave behind: segments never finished, those that waited to be used
+//! again, and freed ones that got their names back. Looks at no frame.
 
 use std::sync::Arc;
 
@@ -84,8 +84,8 @@ fn check_one_log(disk: &dyn Disk, segments: &[Segment]) -> Result<(), LogError> 
     }
 }
 
-/// Freeing takes the oldest segments their names, and a crash may undo this for some and not for
-/// others: what lies before a gap and is not needed for the replay goes too.
+/// Freeing takes their names from the oldest segments, and a crash may undo this for some and not
+/// for others. So what lies before a gap and is not needed for the replay goes too.
 fn remove_freed(
     disk: &dyn Disk,
     segments: &mut Vec<Segment>,

@@ -1,9 +1,9 @@
 //! The log against a model, through crashes, deaths of the process and failing writes.
 //!
 //! The model knows only what was appended, what was written and what was confirmed. After every
-//! opening: all that was confirmed is there, bit for bit, and all that was written if only the
-//! process died; what else is there was appended after it, in order and without a gap; and no
-//! position that was ever confirmed names another frame.
+//! opening all that was confirmed is there, bit for bit. All that was written is there if only the
+//! process died. What else is there was appended after it, in order and without a gap. No position
+//! that was ever confirmed names another frame.
 
 use proptest::prelude::*;
 
@@ -196,7 +196,7 @@ proptest! {
     }
 }
 
-/// The window that no random run can be trusted to hit: every write and sync of a run with rotation
+/// The window that no random run can be trusted to hit. Every write and sync of a run with rotation
 /// fails or is the last before the crash, under many fates of what was not synced.
 #[test]
 fn a_crash_or_failure_at_any_write_or_sync_loses_nothing_confirmed() {

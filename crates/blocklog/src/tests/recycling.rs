@@ -179,8 +179,8 @@ fn a_frame_behind_a_torn_one_never_comes_back() {
     assert_eq!(frames.last().unwrap(), &(last.previous(), vec![0xcd; 16]));
 }
 
-/// Every write and sync of a log that frees as fast as it can is the last before the crash, in all
-/// orders of what was not synced: of a segment's new name, of its new header, and of the name that
+/// Every write and sync of a log that frees as fast as it can is the last before the crash. All
+/// orders of what was not synced are tried: a segment's new name, its new header, and the name that
 /// it goes by next.
 #[test]
 fn a_crash_at_any_moment_of_using_a_segment_again_loses_nothing() {

@@ -1,5 +1,5 @@
-//! The end of a run, and of a job: what follows a run that was not done, a job that is gone, a
-//! successor that starts.
+//! The end of a run, and of a job: what follows a run not done, a job that is gone, a successor
+//! that starts.
 
 use base::Timestamp;
 use records::{Batch, JobId, Op, Recurrence};

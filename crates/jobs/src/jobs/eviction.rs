@@ -170,8 +170,8 @@ impl Jobs {
         (lines, unled)
     }
 
-    /// Whether a job whose time has come may leave memory, as far as its group goes: what is parked
-    /// of a group comes behind one that is known to go first.
+    /// Whether a job whose time has come may leave memory, as far as its group goes. What is parked
+    /// of a group comes behind a job that is known to go first.
     fn can_wait_in_line(&self, job: Handle<Entry>) -> bool {
         let queue = self.table[job].queue;
         self.table.group(job).is_none_or(|group| self.groups.has_active(queue, group))

@@ -62,7 +62,7 @@ impl Jobs {
     }
 
     /// A job was loaded by which its group is known, if others of that are parked. If it waits for
-    /// the wall clock, its time had come before, and the clock has gone back since: the others do
+    /// the wall clock, its time had come before, and the clock has gone back since. The others do
     /// not wait for it to come again.
     pub(super) fn restore_group(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) {
         let entry = &self.table[job];

@@ -55,9 +55,9 @@ impl Jobs {
         }
     }
 
-    /// What must be read in this step: of a group with parked jobs one is resident, or parked as
-    /// its head, so that it is found again after a crash. There is one such group at most for each
-    /// job of a group that ended, or was moved, in the step.
+    /// What must be read in this step. Of a group with parked jobs one is resident, or parked as
+    /// its head, so that the group is found again after a crash. There is one such group at most
+    /// for each job of a group that ended, or was moved, in the step.
     pub fn next_urgent_read(&mut self) -> Option<ReadRequest> {
         self.reads.begin();
         self.next_line(ReadPriority::Orphan)

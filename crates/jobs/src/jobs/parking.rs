@@ -1,7 +1,7 @@
 //! Which jobs are parked and which stay resident, and what waits for parked jobs to be read.
 //!
 //! Whoever is published behind a horizon that is there parks at once. The first of a group is
-//! parked in its queue's line too, as its head: the group is forgotten then, and read when its head
+//! parked in its queue's line too, as its head. The group is forgotten then, and read when its head
 //! is. Where the newest goes first, a job may be leased before parked ones whose time has come: new
 //! ones may keep coming for ever.
 

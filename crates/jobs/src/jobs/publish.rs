@@ -92,9 +92,9 @@ impl Jobs {
         Published::New
     }
 
-    /// Has the job that holds an alias, or its successor, expire now if that is due: who publishes
-    /// under the alias before [`Jobs::advance`] comes to it finds what it would find after. A
-    /// successor expires only here, or when it has started.
+    /// Has the job that holds an alias, or its successor, expire now if that is due. So who
+    /// publishes under the alias before [`Jobs::advance`] comes to it finds what it would find
+    /// after. A successor expires only here, or when it has started.
     pub fn expire_holder(
         &mut self,
         queue: QueueKey,

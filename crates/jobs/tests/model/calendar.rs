@@ -1,5 +1,5 @@
 //! A calendar for engine and model: every seventieth second of the wall clock, or millisecond, as
-//! the test's time goes; and now and then it ends.
+//! the test's time goes. Now and then it ends.
 
 use base::Timestamp;
 use jobs::Calendar;

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::CLOCK_RIGHT_FROM;
 use crate::record::SpoolRecord;
 
-/// What a job gets that has nothing left of its time to live: it is gone at once, as it would be if
+/// What a job gets that has nothing left of its time to live. It is gone at once, as it would be if
 /// it had waited at the server.
 const TTL_LEAST: Duration = Duration::from_millis(1);
 

@@ -29,7 +29,7 @@ pub(super) enum RotatedAfter<'a> {
 /// The file that this is a position in: the very file, under whatever name beside it, or else a
 /// copy with the same beginning. A copy has the name itself, or that of a rotated file: another
 /// file of the folder may begin in the same way. Where the path that the position is of is not
-/// known, the very file has such a name too: one with another name may have been followed before.
+/// known, the very file has such a name too. One with another name may have been followed before.
 pub(super) fn find(path: &Path, position: FollowPosition, is_path_known: bool) -> Option<File> {
     // A folder that may not be listed has no others.
     let siblings = fs::read_dir(folder_of(path)).into_iter().flatten().flatten();

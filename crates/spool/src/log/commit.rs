@@ -178,7 +178,7 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// Writes the buffer behind what is durable. What a failed write leaves is cut off; if that
+    /// Writes the buffer behind what is durable. What a failed write leaves is cut off. If that
     /// fails too, it is found damaged or whole at the next start, under numbers of its own.
     fn write(&mut self, first: u64) -> io::Result<()> {
         let Some(open) = self.open.as_mut().filter(|open| open.first == first) else {

@@ -1,5 +1,5 @@
-//! Making room: segments are written anew without what is done or damaged, small ones become one,
-//! and where that is asked for the oldest is given up.
+//! Making room. Segments are written anew without what is done or damaged, and small ones become
+//! one. Where that is asked for, the oldest is given up.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,7 +31,7 @@ impl SpoolLog {
     }
 
     /// Saves the state, removes what is done, and where room is short writes segments anew that
-    /// hold little; with `all` also those that hold much, but not all, of their bytes.
+    /// hold little. With `all` it also takes those that hold much, but not all, of their bytes.
     ///
     /// # Errors
     /// When the state cannot be written.

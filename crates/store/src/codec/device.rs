@@ -80,8 +80,8 @@ fn present<T>(
 }
 
 record!(
-    /// Its indexes only add between two checkpoints: what a row of them says is looked up in the
-    /// profile, and a checkpoint writes the difference of the profiles.
+    /// Its indexes only add between two checkpoints. What a row of them says is looked up in the
+    /// profile. A checkpoint writes the difference of the profiles.
     DeviceProfile: Devices by DeviceProfile,
     key: |device| key::device(&device.id),
     place: |device| Cow::Borrowed(device),

@@ -32,8 +32,8 @@ const SUCCESSOR_HAS_TERMS: u8 = 1 << 1;
 const SUCCESSOR_FLAGS_END: [u8; 2] = [1 << 1, 1 << 2];
 
 /// Version 2: a byte that says what is there, the id, the numbers as varints, `visible_at` as a
-/// difference from `run_at`; then lease and holder, alias, terms and successor as far as they are
-/// there. Version 1 has no terms.
+/// difference from `run_at`. Lease and holder, alias, terms and successor follow, as far as they
+/// are there. Version 1 has no terms.
 impl Stored for JobHead {
     const VERSION: u8 = 2;
     const NAME: &'static str = "a job";

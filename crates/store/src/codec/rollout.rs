@@ -67,8 +67,8 @@ fields! {
 choices! {
     RolloutStanding, "whether a rollout goes on": Running = 0, Paused = 1, Stopped = 2, Cancelled = 3,
         Done = 4;
-    // Programs that stored whether a rollout waits, and not for what, wrote 0 and 1: then it soaks,
-    // until the first step behind the start says better.
+    // Programs that stored whether a rollout waits, and not for what, wrote 0 and 1. A rollout with
+    // 1 soaks, until the first step after the start says better.
     RolloutWait, "what a rollout waits for": Nothing = 0, Soak = 1, Approval = 2, Window = 3;
     MemberStatus, "where a device of a rollout stands": Waiting = 0, Scheduled = 1, Published = 2,
         Acknowledged = 3, Failed = 4, Expired = 5, Superseded = 6, Cancelled = 7;

@@ -1,6 +1,6 @@
-//! The stored form of the latest signs of life of one slice of devices: one row, since reports of
-//! many devices dirty the same few rows, and a checkpoint with a million reporting devices writes
-//! four thousand of them.
+//! The stored form of the latest signs of life of one slice of devices: one row. So reports of many
+//! devices dirty the same few rows. With a million reporting devices a checkpoint writes four
+//! thousand of them.
 
 use base::{Attended, Timestamp, WayIn};
 use records::{DeviceSlot, Seen};

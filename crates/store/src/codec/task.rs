@@ -1,7 +1,7 @@
 //! Stored forms of tasks, of their picks, and of what devices have had of all picks.
 //!
-//! A pick is the hot one: while it is open it has two rows, and one of a campaign four once it has
-//! ended, one of a task three.
+//! A pick is the hot one. While it is open it has two rows. Once it has ended, one of a campaign
+//! has four, and one of a task three.
 
 use std::borrow::Cow;
 

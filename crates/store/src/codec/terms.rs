@@ -15,8 +15,9 @@ const IS_COUNTED: u8 = 1 << 5;
 const RUNS_EXPIRE: u8 = 1 << 6;
 const FLAGS_END: u8 = 1 << 7;
 
-/// Appends a byte that says what is there, and what is: the expiry as a difference from `run_at`,
-/// the group, the interval, runs left, the run's number and how long each is worth making.
+/// Appends a byte that says what is there, and what is. First the expiry, as a difference from
+/// `run_at`, and the group. Then the interval, runs left, the run's number and how long each is
+/// worth making.
 pub(super) fn put_terms(out: &mut Vec<u8>, terms: &Terms, run_at: Timestamp) {
     out.push(flags(terms));
     if let Some(expires_at) = terms.expires_at {

@@ -1,10 +1,10 @@
-//! How intake is slowed when changes come faster than checkpoints write them: the committer pauses
+//! How intake is slowed when changes come faster than checkpoints write them. The committer pauses
 //! after every commit, the longer the nearer the load is to its limit.
 //!
 //! The load is the length of the log, or the memory of the overlays, in multiples of what begins
-//! checkpoints, whichever is more. A pause is a multiple of what the commit took. Of its time the
-//! committer so works a share that falls from all, where pacing begins, to none at the limit,
-//! whatever the machine: somewhere in between no more comes in than checkpoints take out. What
+//! checkpoints, whichever is more. A pause is a multiple of what the commit took. So the committer
+//! works a share of its time that falls from all, where pacing begins, to none at the limit. That
+//! holds on any machine. Somewhere in between no more comes in than checkpoints take out. What
 //! waits meanwhile shares the next sync, and whoever sent it sends no more. Nothing here waits;
 //! that is the driver's.
 

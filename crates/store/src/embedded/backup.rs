@@ -3,8 +3,8 @@
 //! [`EmbeddedStore::backup`] brings the tables to a cut and pins them; [`Backup::next_piece`] then
 //! reads row after row, and commits and checkpoints go on meanwhile. What the rows mean is not
 //! known here, nor where the pieces go. Behind the rows come the files of blocks of streams; none
-//! of them goes while a backup is under way. While a backup is under way the file of the tables
-//! keeps what changes: it grows by as much, and the room is used again afterwards.
+//! of them goes while a backup is under way. Meanwhile the file of the tables keeps what changes.
+//! It grows by as much, and the room is used again afterwards.
 
 pub(super) mod piece;
 pub(super) mod reader;

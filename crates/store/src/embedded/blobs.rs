@@ -1,7 +1,7 @@
 //! Blobs of readings in the tables: an index row for each, which holds a small blob too, and rows
 //! of blocks for a large one.
 //!
-//! A block fills a page, so that large blobs waste little; a page of one device reads the index
+//! A block fills a page, so that large blobs waste little. A page of one device reads the index
 //! rows of its slice and the few blocks that its readings are in. What is in a blob, and which of
 //! them are merged, is the business of [`crate::history`].
 

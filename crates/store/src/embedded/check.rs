@@ -3,7 +3,7 @@
 //!
 //! Nothing is changed: the directory is opened as a server would open it, but on an
 //! [`UnchangingDisk`]. It is brought to a cut in memory, so that what is only in the log is looked
-//! at too. Findings are told as they come, each with its file and offset or key; a check goes on
+//! at too. Findings are told as they come, each with its file and offset or key. A check goes on
 //! behind them as far as that makes sense.
 
 mod block_files;
@@ -93,7 +93,7 @@ pub fn was_data_directory(directory: &Path) -> bool {
 }
 
 /// Checks a data directory that no server has open, and its blocks in these storages as far as they
-/// can be reached; how many findings there were.
+/// can be reached. Returns how many findings there were.
 ///
 /// # Errors
 /// When it cannot be looked at: it is in use, cannot be read, or is none.

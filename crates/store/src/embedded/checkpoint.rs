@@ -1,11 +1,11 @@
-//! The checkpointer: one partition at a time, in one small transaction each, what was changed goes
-//! to the tables together with the position in the log that they cover from then on.
+//! The checkpointer moves what was changed to the tables: one partition at a time, in one small
+//! transaction each. The position in the log that they cover from then on goes with it.
 //!
 //! Due is the partition that the log has waited for longest once the log is long, else one whose
 //! oldest change is old. A partition without changes is covered up to whatever is applied, so its
 //! position moves along with every checkpoint. When nothing is due, what deleted devices left
-//! behind is swept, what is too old is removed, some thousand rows at a time, and blobs of readings
-//! are merged.
+//! behind is swept, and what is too old is removed, some thousand rows at a time. Blobs of readings
+//! are merged then too.
 
 mod cut;
 mod expire;
@@ -302,9 +302,9 @@ fn filter_of(snapshot: &Snapshot, partition: PartitionId) -> Result<BloomFilter,
     Ok(filter)
 }
 
-/// The rows that a filter must hold. Bodies are not read for that: a body comes and goes with the
-/// head of its job, and the body of a notification that failed for good, whose job is gone, is
-/// named by its notification state.
+/// The rows that a filter must hold. Bodies are not read for that, because a body comes and goes
+/// with the head of its job. A notification that failed for good has no job any more; its
+/// notification state names its body.
 fn each_filtered(
     snapshot: &Snapshot,
     partition: PartitionId,

@@ -1,9 +1,9 @@
 //! The committer: what waits goes to the log, is synced once, is applied, and only then are its
 //! callers told.
 //!
-//! With [`SyncMode::Interval`] the sync comes later, with [`EmbeddedStore::sync_step`], and before
-//! anything that rests on what was applied goes to the tables: these never know of a batch that the
-//! log may still lose.
+//! With [`SyncMode::Interval`] the sync comes later, with [`EmbeddedStore::sync_step`]. It comes
+//! before anything that rests on what was applied goes to the tables. So these never know of a
+//! batch that the log may still lose.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -131,7 +131,7 @@ impl EmbeddedStore {
     }
 
     /// Writes to the tables of a running store. What it takes from the overlays and heads is synced
-    /// before the tables have it: after a loss of power these would be ahead of the log.
+    /// before the tables have it. Otherwise these would be ahead of the log after a loss of power.
     pub(super) fn write_tables<T>(
         &self,
         write: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>,

@@ -1,10 +1,10 @@
 //! Which rows may be in the tables: asked before a row is taken for new.
 //!
-//! "No" is certain. Only tables whose rows mostly come and go are worth asking about; of the others
+//! "No" is certain. Only tables whose rows mostly come and go are worth asking about. Of the others
 //! the answer is always "perhaps", which costs a deletion written for nothing. A partition of
-//! queues need not remember what it wrote: what it keeps is numbered as time goes by, so whatever
+//! queues need not remember what it wrote. What it keeps is numbered as time goes by, so whatever
 //! is behind the last of the tables is new. So it is with commands. Of other rows a partition of
-//! devices has a Bloom filter, wrong about one time in two hundred; rows that leave the tables stay
+//! devices has a Bloom filter, wrong about one time in two hundred. Rows that leave the tables stay
 //! in it, so it is made anew when more went in than it has room for.
 
 use base::Timestamp;
@@ -31,8 +31,8 @@ pub(super) enum ExistenceFilter {
 }
 
 impl ExistenceFilter {
-    /// Whether the row may be there, or of a deletion, for which there is no value, whether there
-    /// may be such a row; never wrong when it says no.
+    /// Whether the row may be there. For a deletion, which has no value: whether there may be such
+    /// a row. Never wrong when it says no.
     pub(super) fn may_hold(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> bool {
         match self {
             Self::Devices(filter, _) if table != Table::Commands && NOTED.contains(&table) => {

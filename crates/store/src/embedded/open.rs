@@ -2,7 +2,7 @@
 //!
 //! A directory is there once its tables have their name; until then an earlier try to make it was
 //! cut off and is begun again. The tables say up to which position of the log they hold each
-//! partition; every batch after it is applied to an overlay again, and no other.
+//! partition. Every batch after it is applied to an overlay again, and no other.
 
 use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64};

@@ -1,9 +1,9 @@
 //! What a partition changed since its last checkpoint began, in memory.
 //!
 //! The committer applies durable batches here; a checkpoint freezes it and writes it to the tables.
-//! It holds versions: a view opened after batch *n* reads as of *n* for as long as it likes, and
-//! while no view is open nothing is kept twice. A deletion cancels out against a row that was made
-//! here, so a row that begins and ends between two checkpoints never touches the tables. Any other
+//! It holds versions: a view opened after batch *n* reads as of *n* for as long as it likes. While
+//! no view is open nothing is kept twice. A deletion cancels out against a row that was made here,
+//! so a row that begins and ends between two checkpoints never touches the tables. Any other
 //! deletion is kept.
 
 mod rows;
@@ -37,7 +37,7 @@ pub(super) struct Overlay {
 }
 
 /// About how many bytes of memory the overlays of all partitions take, as long as anybody reads
-/// them; those of jobs weigh less, those of parked ones more.
+/// them. Those of jobs weigh less, those of parked ones more.
 #[derive(Debug, Default)]
 pub(super) struct OverlayMemory(AtomicUsize);
 

@@ -13,8 +13,9 @@
 //! checksum  CRC-32C of the page's number and bytes; 0 for a page that was never written, which reads as zeros
 //! ```
 //!
-//! The library's own head is overwritten in place, so it goes to the slot that is not durable yet,
-//! twice: a torn write falls back to the other slot, and one damaged byte leaves the other copy.
+//! The library overwrites its own head in place. So that head goes to the slot that is not durable
+//! yet, twice. A torn write falls back to the other slot, and one damaged byte leaves the other
+//! copy.
 
 mod head;
 

@@ -322,7 +322,7 @@ impl StorageBackend for Backend {
 }
 
 /// Runs what goes through the whole file. Each page that it sees is as it was written, but pages
-/// may be missing, and on some lengths of the file the library has no answer but to panic.
+/// may be missing. On some lengths of the file the library has no answer but to panic.
 fn whole<T, E: Into<redb::Error>>(
     name: &str,
     pages: &CheckedPages,

@@ -1,10 +1,10 @@
 //! Readings of a slice that no checkpoint has sealed yet: an append-only buffer of 4 to 6 bytes a
 //! reading.
 //!
-//! Each is the device's place, a varint of the time since the reading before with three bits of
-//! value and flag, and its number; a value that is not 0 or 1 follows. This form never reaches a
-//! disk. A view reads the part that was there when it was opened: its length is noted by whoever
-//! appends.
+//! Each is the device's place, a varint, and its number. The varint is the time since the reading
+//! before, with three bits of value and flag. A value that is not 0 or 1 follows. This form never
+//! reaches a disk. A view reads the part that was there when it was opened: its length is noted by
+//! whoever appends.
 
 use base::{Timestamp, Value};
 use records::Reading;
@@ -13,7 +13,7 @@ use super::page::Span;
 use super::{SliceDevices, SliceReading};
 use crate::codec::{CodecError, Reader, bit, get_value, put_u64, put_value, skip_value};
 
-/// A chunk is full at this size: so much a page of one device may have to go through, and so many
+/// A chunk is full at this size. So much a page of one device may have to go through, and so many
 /// readings a blob holds at most.
 const CHUNK_BYTES: usize = 48 * 1_024;
 

@@ -17,7 +17,7 @@ const DAY_MS: i64 = 86_400_000;
 const INLINE_BYTES_MAX: usize = 1_920;
 
 /// The day of a time, in days since 1970 UTC. A blob holds readings of one day, so that retention
-/// drops whole blobs and a page goes day by day; days that no calendar has are taken for the first
+/// drops whole blobs and a page goes day by day. Days that no calendar has are taken for the first
 /// or the last.
 pub(crate) fn day_of(ts: Timestamp) -> i32 {
     let day = ts.0.div_euclid(DAY_MS);

@@ -5,9 +5,9 @@
 //! than there are levels. When a day is over, what is left of it becomes one. A blob that is large
 //! enough is left alone from then on.
 //!
-//! Blobs keep their readings until all are too old. So that late readings do not keep those that
-//! came in time for longer, only blobs that were sealed within the same week after their day are
-//! merged.
+//! Blobs keep their readings until all are too old. Only blobs that were sealed within the same
+//! week after their day are merged. So late readings do not keep those that came in time for
+//! longer.
 
 use super::BlobIndex;
 

@@ -23,8 +23,8 @@ impl StoredJob {
     }
 }
 
-/// The clock and the time by which a parked job is found, if it is: its own when it waits for its
-/// time, that of its expiry when it waits for a worker and expires.
+/// The clock and the time by which a parked job is found, if it is. A job that waits for its time
+/// is found by that. One that waits for a worker and expires is found by its expiry.
 #[must_use]
 pub fn parked_time(job: &ParkedKey) -> Option<(JobClock, Timestamp)> {
     match job.parking {

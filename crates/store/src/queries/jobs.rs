@@ -68,9 +68,9 @@ impl dyn View + '_ {
         self.record(&ParkedPlace { clock: Some(clock), at, id }.to_key())
     }
 
-    /// Some of the parked jobs that are found by a time: those of a span before those of later ones
-    /// ([`crate::parked_span`]), within a span in an order of the store's own. Takes as long as
-    /// looking at `scan_max` keys at most; some may be of jobs that are not parked any more.
+    /// Some of the parked jobs that are found by a time. Those of a span come before those of later
+    /// ones ([`crate::parked_span`]), within a span in an order of the store's own. Takes as long
+    /// as looking at `scan_max` keys at most; some may be of jobs that are not parked any more.
     pub fn parked_times(&self, scan: &ParkedScan, scan_max: usize) -> Result<ParkedTimes, StoreError> {
         let place = |(at, id)| ParkedPlace { clock: Some(scan.clock), at, id };
         let range = |low| KeyRange { low, ..ParkedPlace::of_clock(scan.clock) };

@@ -85,7 +85,7 @@ impl dyn View + '_ {
         self.listed(list, range, true, limit)
     }
 
-    /// Tasks, or slots, that ended before a time, the first to end first; `after` is when the last
+    /// Tasks, or slots, that ended before a time, the first to end first. `after` is when the last
     /// one of the page before ended, and which it is.
     pub fn tasks_ended(
         &self,
@@ -101,7 +101,7 @@ impl dyn View + '_ {
         self.listed(Table::EndedTasks, range, true, limit)
     }
 
-    /// Slots of a campaign that were due from a time until before another, the latest first;
+    /// Slots of a campaign that were due from a time until before another, the latest first.
     /// `after` is when the last one of the page before was due, and its task.
     pub fn slots(
         &self,
@@ -136,8 +136,8 @@ impl dyn View + '_ {
         self.records(range, true)?.take(limit).collect()
     }
 
-    /// Hands out the first so many picks of a task, or of a slot, by number, one at a time: each
-    /// may have a result of 64 KiB. Returns how many they were.
+    /// Hands out the first `limit` picks of a task, or of a slot, by number. They come one at a
+    /// time, since each may have a result of 64 KiB. Returns how many they were.
     pub fn each_pick(
         &self,
         task: Incarnation,
@@ -157,8 +157,8 @@ impl dyn View + '_ {
         self.record(&key::pick(task, number))
     }
 
-    /// Picks that have ended of a task that is no slot, in the order in which they ended; `after`
-    /// is the number of such a one.
+    /// Picks that have ended of a task that is no slot, in the order in which they ended. `after`
+    /// is the number of such an end.
     pub fn results(
         &self,
         task: Incarnation,

@@ -19,8 +19,8 @@ use crate::table::Table;
 impl dyn View + '_ {
     /// Streams a partition of devices: devices before what belongs to them.
     ///
-    /// States and signs of life are read first, in order of slot, as devices are in order of id: a
-    /// look-up each would take longer than all of them in order.
+    /// States and signs of life are read first, in order of slot, because devices are in order of
+    /// id. A look-up each would take longer than all of them in order.
     pub fn device_residents(&self, resident: &mut dyn FnMut(DeviceResident)) -> Result<(), StoreError> {
         let mut states = States::read(self)?;
         self.each::<DeviceProfile>(|_, device| {

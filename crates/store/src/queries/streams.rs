@@ -75,8 +75,9 @@ impl dyn View + '_ {
         self.records(KeyRange::all(), true)?.take(limit).collect()
     }
 
-    /// Chunks of a stream in order, from the one that has the first of these messages, or the next
-    /// one, until they hold `bytes_max` or the messages end. There is one, if any is left of them.
+    /// Chunks of a stream in order, until they hold `bytes_max` or the messages end. The first is
+    /// the one that has the first of these messages, or the next one. There is one, if any is left
+    /// of them.
     pub fn stream_chunks(
         &self,
         stream: Incarnation,
@@ -101,7 +102,7 @@ impl dyn View + '_ {
     }
 
     /// The chunk that has a message and began before it. What is in front of the end of a block is
-    /// not looked at: rows that went when a block was stored stay in the tables until a checkpoint.
+    /// not looked at. Rows that went when a block was stored stay in the tables until a checkpoint.
     fn chunk_over(&self, stream: Incarnation, id: u64) -> Result<Option<StreamChunk>, StoreError> {
         let all = KeyRange::of(&key::incarnation(stream));
         let blocks = KeyRange { high: Bound::Included(key::in_stream(stream, id)), ..all };
@@ -151,7 +152,7 @@ impl dyn View + '_ {
     }
 
     /// Of the intervals of a source that begin with this number or lower, the one that begins
-    /// highest, those left out that begin with a number that `is_left_out`.
+    /// highest. Those that begin with a number that `is_left_out` do not count.
     pub fn interval_up_to(
         &self,
         stream: Incarnation,

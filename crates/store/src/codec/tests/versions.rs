@@ -204,8 +204,8 @@ fn a_batch_of_version_1_is_read() {
     assert_eq!(decode_batch(&frame), Ok(Batch { partition: PartitionId(2), head: head(), ops }));
 }
 
-/// Which of the errors of version 1 an attempt had; its fields are a delivery of time 1 and number
-/// 2, number 1, time 3, 4 ms.
+/// A stored attempt with this error, in this version. Its other fields are a delivery of time 1 and
+/// number 2, number 1, time 3, 4 ms.
 fn failed_in_version(version: u8, error: u8) -> Vec<u8> {
     vec![version, 2, 2, 1, 6, 4, 0, 1, error]
 }

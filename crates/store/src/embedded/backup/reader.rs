@@ -35,7 +35,7 @@ pub struct BackupSummary {
 /// Reads every piece of a backup and looks at its checksum.
 ///
 /// # Errors
-/// [`StoreError::Refused`] for one that was cut off, of a later version or no backup at all,
+/// [`StoreError::Refused`] for one that was cut off, of a later version or no backup at all.
 /// [`StoreError::Damaged`] with the offset for one that is not what was written.
 pub fn verify_backup(read: impl Read, name: &str) -> Result<BackupSummary, StoreError> {
     let mut reader = BackupReader::open(read, name.to_owned())?;

@@ -1,5 +1,5 @@
-//! What a partition of queues says of itself: jobs and their queues, parked jobs and the rows by
-//! which they are found, dead letters, kept answers.
+//! What a partition of queues says of itself: jobs and their queues, parked jobs and the rows that
+//! find them, dead letters, kept answers.
 //!
 //! A queue is there as long as it has anything, be it deleted; its counts are exact.
 

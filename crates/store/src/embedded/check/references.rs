@@ -1,7 +1,7 @@
 //! What devices and events say of each other.
 //!
-//! What may be missing is missing on purpose: a client that was deleted leaves links that are swept
-//! later, and what a partition keeps no longer is removed some rows at a time.
+//! What may be missing is missing on purpose. A client that was deleted leaves links that are swept
+//! later. What a partition keeps no longer is removed some rows at a time.
 
 use base::hash::device_partition;
 use base::{DeviceId, PartitionId};

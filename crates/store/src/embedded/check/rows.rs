@@ -2,7 +2,7 @@
 //! nothing else must hold are gone through last, whichever there are.
 //!
 //! A row that cannot be read ends its table within its partition, since the order of keys is lost
-//! there; one that makes no sense is told, and the next one looked at.
+//! there. A row that makes no sense is told, and the next one is looked at.
 
 use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;

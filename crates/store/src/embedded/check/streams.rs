@@ -33,7 +33,7 @@ struct HeldByStream {
 type Known = BTreeMap<Incarnation, HeldByStream>;
 
 impl RowCheck<'_, '_> {
-    /// A stream is where its name leads to and has a tail; its blocks and then its chunks follow
+    /// A stream is where its name leads to and has a tail. Its blocks and then its chunks follow
     /// each other, and are what the tail says.
     pub(super) fn partition_of_streams(&mut self, within: &CheckedPartition) {
         let (partition, mut known) = (within.partition, Known::default());

@@ -1,8 +1,8 @@
 //! A cut: the tables brought to exactly one position of the log, for every partition at once.
 //!
-//! While the committer is held for a moment, every partition is frozen; then their changes are
+//! While the committer is held for a moment, every partition is frozen. Then their changes are
 //! written one after the other, as any checkpoint does, and commits go on meanwhile. Nothing else
-//! may write to the tables until the last is in, so what they hold then is what was durable at that
+//! may write to the tables until the last is in. So what they hold then is what was durable at that
 //! moment: not a batch less of any partition, and not one more.
 
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::port::{Store as _, StoreError};
 
 impl EmbeddedStore {
     /// Writes every change to the tables. What is acknowledged before the call is in them
-    /// afterwards; an opening has no batch to apply again, and sees when any of the log is missing.
+    /// afterwards. An opening then has no batch to apply again, and sees when any of the log is
+    /// missing.
     ///
     /// # Errors
     /// When the store has failed, or fails now; it accepts nothing more then.

@@ -1,9 +1,9 @@
-//! Merging blobs of readings, a bounded number of bytes at a time, each time in one transaction:
-//! whoever reads sees either the small blobs or the large one.
+//! Merging blobs of readings, a bounded number of bytes at a time, each time in one transaction. So
+//! a reader sees either the small blobs or the large one.
 //!
 //! What is to be merged need not be remembered over a crash. A checkpoint notes where it made many
-//! blobs; a pass over the latest days of all slices, begun with every start and every day, finds
-//! what was forgotten and the days that are over.
+//! blobs. A pass over the latest days of all slices finds what was forgotten, and the days that are
+//! over. It begins with every start and every day.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

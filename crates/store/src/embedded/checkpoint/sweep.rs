@@ -1,5 +1,5 @@
-//! Sweeping what a deleted device left behind: its events, its commands and what stands beside
-//! them, and its readings within the blobs that its slice shares.
+//! Sweeping what a deleted device left behind: events, commands and what stands beside them, and
+//! its readings within the blobs that its slice shares.
 //!
 //! It is hidden from views from the moment of the deletion by a mark, which goes last.
 

@@ -1,5 +1,5 @@
-//! What commands, and what stands beside them, leave in a data directory: of what comes and goes
-//! between two checkpoints as little as can be, and nothing of what is gone.
+//! What commands, and what stands beside them, leave in a data directory. What comes and goes
+//! between two checkpoints leaves as little as can be, and what is gone leaves nothing.
 
 use records::{
     Command, CommandKey, CommandState, CommandStatus, DesiredState, DeviceSession, DeviceSlot,
@@ -171,7 +171,7 @@ fn a_device_that_is_gone_leaves_no_row() {
     assert_eq!(deleted.expect("reads"), 0, "the mark goes last");
 }
 
-/// More timelines than are looked at at once, half of whose entries are kept no longer; meanwhile
+/// More timelines than are looked at at once, half of whose entries are kept no longer. Meanwhile
 /// less and less is kept, and the server is killed.
 #[test]
 fn timelines_are_gone_through_in_rounds() {

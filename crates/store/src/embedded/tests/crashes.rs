@@ -1,7 +1,7 @@
-//! Crashes, deaths of the process and failing disks at any point: what was acknowledged is there,
-//! what was not is there whole or not at all, and nothing is missing in between. With syncs at
-//! intervals a loss of power may take what was acknowledged since the last one, but nothing before
-//! a batch that is left, whatever its partition.
+//! Crashes, deaths of the process and failing disks at any point. What was acknowledged is there.
+//! What was not is there whole or not at all, and nothing is missing in between. With syncs at
+//! intervals a loss of power may take what was acknowledged since the last one. It takes nothing
+//! before a batch that is left, whatever its partition.
 
 use base::random::Random;
 

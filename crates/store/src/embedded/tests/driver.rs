@@ -201,7 +201,8 @@ impl Gate {
 }
 
 /// With checkpoints that hang, commits are slowed when the log is half as long again as it should
-/// be, and end at three times that; when the checkpoints go on, so do the commits.
+/// be. They end when it is three times as long as it should be. When the checkpoints go on, so do
+/// the commits.
 #[test]
 fn commits_are_slowed_and_held_while_checkpoints_hang_and_go_on_when_there_is_room() {
     let gate = Arc::new(Gate::default());

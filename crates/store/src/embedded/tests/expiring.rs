@@ -133,8 +133,8 @@ fn only_the_days_that_are_kept_stay_in_the_tables() {
     assert!(expired(&store) >= f64::from(4 * OF_A_DAY), "{}", expired(&store));
 }
 
-/// Slots are never used again, so nearly all of them may be of devices that are gone: whoever went
-/// through them would not come to an end here.
+/// Slots are never used again, so nearly all of them may be of devices that are gone. A pass over
+/// all slots would not come to an end here.
 #[test]
 fn devices_that_are_gone_cost_no_time() {
     let (store, mut head) = filled(&SimulatedDisk::new(1));

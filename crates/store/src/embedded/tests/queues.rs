@@ -204,8 +204,8 @@ fn a_directory_of_the_first_format_opens_and_is_of_the_newest_afterwards() {
     assert_eq!(queues.store().directory, directory);
 }
 
-/// The tables of a directory of format 7 with parked jobs, each of which was found by its time, in
-/// its line, or by its alias.
+/// The tables of a directory of format 7 with parked jobs. Each was found by its time, in its line,
+/// or by its alias.
 fn of_format_7(disk: &SimulatedDisk, jobs: &[ParkedJob]) {
     let tables = Tables::open(disk, "tables", 1 << 20).expect("opens");
     let mut row =

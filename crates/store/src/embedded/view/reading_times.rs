@@ -1,5 +1,5 @@
-//! The times of a device's readings, for counting: from its slice's chunks in the overlays and
-//! blobs in the tables, without the values and without an order.
+//! The times of a device's readings, for counting, without the values and without an order. They
+//! come from its slice's chunks in the overlays and blobs in the tables.
 
 use base::Timestamp;
 use records::DeviceSlot;

@@ -1,7 +1,7 @@
 //! A page of a device's readings, from its slice's chunks in the overlays and blobs in the tables.
 //!
-//! Chunks are newer than blobs as a rule, so a page that goes back in time takes them first and one
-//! that goes forward takes them last; either way what the page cannot hold is not read.
+//! Chunks are newer than blobs as a rule. So a page that goes back in time takes them first, and
+//! one that goes forward takes them last. Either way what the page cannot hold is not read.
 
 use records::{DeviceSlot, Reading};
 

@@ -1,4 +1,4 @@
-//! The outer form of a blob: blocks, each with a checksum, so that a part of a blob can be read and
+//! The outer form of a blob: blocks, each with a checksum. So a part of a blob can be read and
 //! verified without the rest.
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! Values as codes: a bit, a number that follows, or a text of a list.
 //!
-//! Short texts stand once at the front of a blob, for all its devices, as far as there is room; the
-//! others in the section of their device. So one device can be read without the texts of the
+//! Short texts stand once at the front of a blob, for all its devices, as far as there is room. The
+//! others stand in the section of their device. So one device can be read without the texts of the
 //! others.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Jobs and what they are for, and the bodies of notifications that failed for good: no job is left
-//! to carry them, only their notification states name them.
+//! Jobs and what they are for, and the bodies of notifications that failed for good. No job is left
+//! to carry these; only their notification states name them.
 
 use records::{
     Command, CommandKey, CommandState, CommandStatus, FinishedCommand, JobPurpose, OutcomeLane, OutcomeOf,
