@@ -1,5 +1,5 @@
-//! The limits of a token's tasks and campaigns: which classes they may have, how many devices one
-//! may ask for, and how many picks they make in an hour.
+//! The limits of a token's tasks and campaigns. They say which classes these may have, how many
+//! devices one may ask for, and how many picks they make in an hour.
 //!
 //! Class and count are checked here. Picks are counted where devices are picked.
 

@@ -1,8 +1,8 @@
 //! Lines that are appended to a stream as their body comes: gathered into slices, a bounded number
 //! of which is under way. When that many are, or there is no memory, the body is not read on.
 //!
-//! Slices are handed in one after the other, as a run: messages come in the order of their lines,
-//! and where a slice is refused, what is behind it is not appended.
+//! Slices are handed in one after the other, as a run: messages come in the order of their lines.
+//! Where a slice is refused, what is behind it is not appended.
 
 use base::Problem;
 use base::limits::{MESSAGES_PER_CALL_MAX, NDJSON_LINE_BYTES_MAX};

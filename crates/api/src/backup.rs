@@ -1,7 +1,7 @@
 //! A backup over HTTP: pieces of whoever makes them, one at a time, for a receiver that may be
 //! slow.
 //!
-//! One backup is under way at a time, since each holds on to what changes meanwhile; a receiver
+//! One backup is under way at a time, since each holds on to what changes meanwhile. A receiver
 //! that takes nothing for a while is given up for the same reason. What a piece holds is not known
 //! here. A backup that cannot go on breaks the connection off, and has no last piece either.
 

@@ -1,7 +1,7 @@
 //! JSON and exports as gzip, for callers that accept it. A page is compressed whole, on the thread
-//! that read it, so that what is counted of it is what is sent; an export piece by piece, each
-//! ending where its rows do. Any other small answer in one piece is compressed on its way out. Jobs
-//! that are handed over are not: that they were taken is seen by their own body.
+//! that read it, so what is counted of it is what is sent. An export is compressed piece by piece,
+//! each ending where its rows do. Any other small answer in one piece is compressed on its way out.
+//! Jobs that are handed over are not: that they were taken is seen by their own body.
 
 use std::convert::Infallible;
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! Exports: a whole list as NDJSON or CSV, from its first item to its last, in bounded memory.
 //!
 //! A list is read a piece at a time, and the next piece only when the receiver took the one before.
-//! Once the answer has begun its status cannot change; an export that fails then breaks the
+//! Once the answer has begun its status cannot change. An export that fails then breaks the
 //! connection off, so that it is never taken for a complete one. A receiver that takes nothing for
 //! a while is given up, since it holds one of few places.
 

@@ -286,8 +286,8 @@ pub(crate) fn strings(name: &str, json: &str) -> Result<Vec<String>, Problem> {
 /// Members by name, and the JSON text of one more.
 pub(crate) type Scalars<'a> = (Vec<(String, String)>, Option<&'a str>);
 
-/// The members of an object whose values are texts, numbers or switches, each as its text; and the
-/// JSON text of the one that may be something else.
+/// The members of an object whose values are texts, numbers or switches, each as its text. Besides,
+/// the JSON text of the member `but`, which may be something else.
 pub(crate) fn scalars<'a>(name: &str, json: &'a str, but: &str) -> Result<Scalars<'a>, Problem> {
     let members = object_members(name, json)?;
     let scalar = |(key, value): (String, &RawValue)| {

@@ -2,15 +2,15 @@
 //! one.
 //!
 //! A key belongs to method, path and token. Its answer, refusals too, is kept in the store for 24
-//! hours before it is given: a repeat finds it there after a restart too. What happens in one
-//! partition is kept in the batch of what was done as well, so that a repeat does nothing again
-//! wherever the server was killed; the answer by key alone is for repeats that name something else.
-//! What publishes jobs needs no more than the former: see [`Creation::kept_with_jobs`]. Nor do a
-//! command that was sent and messages of a stream: see [`Creation::once_by_row`]. Of a campaign
-//! that was begun the id is kept. "Not now" is not kept.
+//! hours before it is given: a repeat finds it there after a restart too. The answer to what
+//! happens in one partition is kept in the batch of that change as well. So a repeat does nothing
+//! again, wherever the server was killed. The answer by key alone is for repeats that name
+//! something else. What publishes jobs needs no more than the former: see
+//! [`Creation::kept_with_jobs`]. Nor do a command that was sent and messages of a stream: see
+//! [`Creation::once_by_row`]. Of a campaign that was begun the id is kept. "Not now" is not kept.
 //!
-//! A repeat that comes while the first request is under way waits for it: for that, keys are
-//! remembered in memory, beyond the limits below the newest only, and a metric tells how many were
+//! A repeat that comes while the first request is under way waits for it. For that, keys are
+//! remembered in memory, beyond the limits below the newest only. A metric tells how many were
 //! forgotten early.
 
 use std::collections::{HashMap, VecDeque};

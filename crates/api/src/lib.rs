@@ -295,7 +295,7 @@ pub fn router(state: ApiState) -> Router {
     router_with(&state, Router::new())
 }
 
-/// The same routes for a part of the server itself: nobody asks it for a token, and its calls are
+/// The same routes for a part of the server itself. Nobody asks it for a token, and its calls are
 /// not counted as those of callers.
 pub fn router_within(state: &ApiState) -> Router {
     routes::all(state)

@@ -126,8 +126,8 @@ impl IntoResponse for Read {
     }
 }
 
-/// What a page of so many items may take in memory: half of what its caller may have, so that a
-/// slow one leaves room for another.
+/// What a page of so many items may take in memory. It is at most half of what its caller may have,
+/// so that a slow page leaves room for another.
 fn bytes_max<L: List>(items: usize) -> usize {
     let heavy = PAGE_BYTES_MAX + L::READ_MAX * L::ITEM_BYTES_MAX;
     (items * L::ITEM_BYTES_MAX).min(heavy).min(SENDER_BYTES / 2)

@@ -1,5 +1,5 @@
-//! What holds for every route: it is counted and timed, a panic fails one request and no more, and
-//! whatever is refused is refused with a problem.
+//! What holds for every route: it is counted and timed, and a panic fails one request and no more.
+//! Whatever is refused is refused with a problem.
 
 use std::any::Any;
 use std::convert::Infallible;

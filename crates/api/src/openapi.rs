@@ -1,9 +1,8 @@
 //! The OpenAPI 3.1 document, made from the routes: each is added to the router together with its
 //! [`Call`].
 //!
-//! Reports and the replay of refused ones are routes of another crate, so what is said of them is
-//! in `reports.rs`; a test over the whole server compares the document with what the listener
-//! takes.
+//! Reports and the replay of refused ones are routes of another crate, so `reports.rs` describes
+//! them. A test over the whole server compares the document with what the listener takes.
 
 mod call;
 pub(crate) mod refusals;

@@ -1,9 +1,9 @@
 //! Operations: one action on everything that a list shows.
 //!
-//! Which rows are meant ([`rows`]) is read by the lists themselves; an action ([`act`]) makes the
-//! same calls as the route for one row, and is refused as that is; what a token may do ([`rights`])
-//! is asked for each chunk and each row. The engine keeps how far an operation has come; the
-//! [`worker`] goes on with it, a [`task`] for each.
+//! The lists themselves read which rows are meant ([`rows`]). An action ([`act`]) makes the same
+//! calls as the route for one row, and is refused as that route is. What a token may do
+//! ([`rights`]) is asked for each chunk and each row. The engine keeps how far an operation has
+//! come; the [`worker`] goes on with it, a [`task`] for each.
 
 mod act;
 mod lane;
@@ -76,8 +76,8 @@ impl OperationPlan {
         request.plan(api, scopes.as_deref(), operation.until)
     }
 
-    /// Whether a delivery may be acted on: where only those of some clients may, it has to be to
-    /// one of these as it is now, and not to a former one of the same id.
+    /// Whether a delivery may be acted on. Where only those of some clients may, it has to be to
+    /// one of these clients as it is now. A former client of the same id does not count.
     fn is_own(&self, queries: &Queries, delivery: &Delivery) -> bool {
         let Some(own) = &self.own else { return true };
         let client = queries.client(&delivery.client_id);

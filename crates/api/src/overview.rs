@@ -1,8 +1,7 @@
 //! How everything stands, for people who look: sampled once a second, and only while somebody does.
 //!
-//! Whoever asks and every live stream show the same sample. It is made from counters and sums that
-//! are kept in memory, so its cost does not grow with the fleet or with the number of those who
-//! look.
+//! Whoever asks and every live stream show the same sample. It is made from counters and sums in
+//! memory. So its cost grows neither with the fleet nor with the number of those who look.
 
 mod failing;
 mod rates;

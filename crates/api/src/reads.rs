@@ -1,9 +1,9 @@
 //! Reading the store without holding up the workers: reads run on threads of their own, a few at a
 //! time.
 //!
-//! A list that looks at every device of a large fleet takes seconds; while it does, reports and
-//! short calls go on, and lookups do not wait behind it. Reads wait for their turn up to a limit,
-//! beyond which callers are told to come back.
+//! A list that looks at every device of a large fleet takes seconds. Meanwhile reports and short
+//! calls go on, and lookups do not wait behind it. Reads wait for their turn up to a limit, beyond
+//! which callers are told to come back.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ const LISTS_WAITING_MAX: usize = 256;
 /// Of those who run or wait, the callers of one token, or of one address where there are none.
 const LISTS_SHARE: usize = 130;
 
-/// Pages of messages that are read at the same time: more than may wait for one storage, so that
-/// one that hangs holds up neither what lies elsewhere nor any list.
+/// Pages of messages that are read at the same time. These are more than may wait for one storage,
+/// so a storage that hangs holds up neither the others nor any list.
 const MESSAGES_RUNNING_MAX: usize = 16;
 
 /// Pages that are looked at again at the same time, for callers who wait for their first item.

@@ -37,8 +37,8 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
 /// Appends the messages of a body, all or none.
 ///
 /// # Errors
-/// 400 or 422 for what is not allowed; 503 `busy` behind an append of the same run that was not
-/// taken; 409 `other_stream` where it expects another stream than there is.
+/// 400 or 422 for what is not allowed. 503 `busy` behind an append of the same run that was not
+/// taken. 409 `other_stream` where it expects another stream than there is.
 pub(crate) async fn append(
     api: &ApiState,
     stream: &StreamName,

@@ -23,8 +23,8 @@ pub(super) enum Failure {
     NotReached { server: String, why: String },
     /// Something answered that is not a Fieldpost server.
     Foreign { server: String, what: String },
-    /// It was done in part, the receiver that was to be tested did not take it, a lock was held or
-    /// lost, or a limit does not allow it; what came of it has been shown.
+    /// It was done in part, the receiver under test did not take it, a lock was held or lost, or a
+    /// limit forbids it. What came of it has been shown.
     Incomplete(String),
     /// An import ended before its input did; everything up to this line of it has been taken.
     BrokenOff { after_line: u64, cause: Box<Failure> },

@@ -1,6 +1,6 @@
-//! The commands that ask a server: `client`, `device`, `report`, `command`, `rollout`, `task`,
-//! `campaign`, `fleet`, `operation`, `delivery`, `queue`, `job`, `stream`, `copy`, `node`, `lock`,
-//! `limit`, `cache`, `channel`, `notice` and `stats`.
+//! The commands that ask a server. They are `client`, `device`, `report`, `command`, `rollout`,
+//! `task`, `campaign`, `fleet`, `operation`, `delivery`, `queue`, `job`, `stream`, `copy`, `node`,
+//! `lock`, `limit`, `cache`, `channel`, `notice` and `stats`.
 //!
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to
 //! people. They know the server only by its API, like any other program; nothing here sees an

@@ -132,8 +132,8 @@ impl Cell {
     }
 }
 
-/// Rows below headings. They may come in parts: the columns never get narrower, and the headings
-/// come once, or again where a narrow terminal has the columns in other lines from then on.
+/// Rows below headings. They may come in parts: the columns never get narrower. The headings come
+/// once, or again where a narrow terminal has the columns in other lines from then on.
 #[derive(Debug)]
 pub(super) struct Table {
     headings: &'static [&'static str],

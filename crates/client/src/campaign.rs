@@ -298,8 +298,8 @@ impl Campaigns {
         self.page(of(id).and(&["slots"]), after).await
     }
 
-    /// Results, in the order in which picks ended, from a place on; `wait` is for how long the
-    /// first one is waited for, up to a minute.
+    /// Results, in the order in which picks ended, from a place on. The first one is waited for as
+    /// long as `wait` says, up to a minute.
     ///
     /// # Errors
     /// 404 `unknown_campaign`; see [`Error`].
@@ -313,7 +313,8 @@ impl Campaigns {
     }
 
     /// How evenly a campaign picked over the last `period`, and how evenly among the devices of
-    /// each value of `by`: a label, `kind`, `connection`, `connected`, `client` or `answering`.
+    /// each value of `by`. That is a label, `kind`, `connection`, `connected`, `client` or
+    /// `answering`.
     ///
     /// # Errors
     /// 404 `unknown_campaign`; see [`Error`].

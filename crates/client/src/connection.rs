@@ -1,6 +1,6 @@
 //! A connection of one's own, which can be hung up without losing what was already said.
 //!
-//! Whoever waits for jobs and then wants none must not simply leave: an answer may be on its way,
+//! Whoever waits for jobs and then wants none must not simply leave. An answer may be on its way,
 //! and its jobs would be with nobody until their ttr is over. So only the own side of the
 //! connection is closed. The server sees that and takes back what it had not handed out; what it
 //! had, arrives.

@@ -38,8 +38,8 @@ impl Device {
         self.client.fetch(&request, repeat).await
     }
 
-    /// Tells it something and waits up to five minutes for the end: the command once it has ended,
-    /// or as it is when `wait` is over.
+    /// Tells it something and waits up to five minutes for the end. Gives the command once it has
+    /// ended, or as it is when `wait` is over.
     ///
     /// # Errors
     /// See [`Device::send`].

@@ -1,7 +1,7 @@
 //! What can go wrong, as far as a caller can do something about it.
 //!
-//! The line that matters is between what was certainly not done and what nobody knows:
-//! [`Error::Unreachable`] is the first, [`Error::Broken`], [`Error::TimedOut`] and a refusal with a
+//! The line that matters is between what was certainly not done and what nobody knows.
+//! [`Error::Unreachable`] is the first. [`Error::Broken`], [`Error::TimedOut`] and a refusal with a
 //! 5xx are the second.
 
 use std::fmt;

@@ -138,9 +138,9 @@ impl StreamProducer {
         self.append_many(std::slice::from_ref(message)).await
     }
 
-    /// Appends up to 1,000 messages, on each node all or none, and returns once as many nodes as
-    /// are wanted have answered; how durable they are there is up to the stream's save mode. A node
-    /// that fails is asked once, and chosen last for a while.
+    /// Appends up to 1,000 messages, on each node all or none. Returns once as many nodes as are
+    /// wanted have answered. How durable the messages are there is up to the stream's save mode. A
+    /// node that fails is asked once, and chosen last for a while.
     ///
     /// A message without [`OutgoingMessage::once`] gets a source of this producer and a number.
     ///

@@ -88,7 +88,7 @@ impl Request {
         Ok(Self { idempotency_key: Some(HeaderValue::from_str(key)?), ..self })
     }
 
-    /// With the name of a source that publishes to a queue call after call, each under a key: the
+    /// With the name of a source that publishes to a queue call after call, each under a key. The
     /// server knows the newest of its keys for 90 days.
     ///
     /// # Errors

@@ -197,8 +197,8 @@ impl Tasks {
         self.client.fetch(&Request::new(Method::GET, of(id)), Repeat::Harmless).await
     }
 
-    /// Results, in the order in which picks ended, from a place on; `wait` is for how long the
-    /// first one is waited for, up to a minute.
+    /// Results, in the order in which picks ended, from a place on. The first one is waited for as
+    /// long as `wait` says, up to a minute.
     ///
     /// # Errors
     /// 404 `unknown_task`; see [`Error`].

@@ -1,7 +1,7 @@
 //! Which servers are believed over TLS, and what was wrong with one that is not.
 //!
 //! Authorities are those of the system, or those of a file. A certificate of that file is believed
-//! also when a server shows it as its own: `openssl req -x509` makes one that is an authority and a
+//! also when a server shows it as its own. `openssl req -x509` makes one that is an authority and a
 //! server at once, which the rules for the public web refuse. Its name and its dates hold all the
 //! same, and so does the proof that the server has its key.
 

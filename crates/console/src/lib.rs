@@ -2,7 +2,7 @@
 //!
 //! They are what `make console` builds, embedded when this crate is compiled with the feature
 //! `embedded`, and compressed ahead. Names below `assets/` hold a hash of what is in them, so
-//! browsers keep them for ever; `index.html` is asked for each time and answered by its tag. A path
+//! browsers keep them for ever. `index.html` is asked for each time and answered by its tag. A path
 //! that is no file is a page of the console, which knows its own paths.
 //!
 //! The files tell nothing of devices: no token is asked for. What they show they ask of the API.
@@ -42,8 +42,8 @@ const ASK_EACH_TIME: &str = "no-cache";
 /// The routes `/`, `/console` and everything below, with pages of `frame_ancestors` let to embed
 /// the page of a portal. Nobody may embed any other.
 ///
-/// `/console/…` answers 200 or 304, 404 `unknown_route` for a file below `assets/` that is not
-/// there, and 404 `no_console` where the program was built without it.
+/// `/console/…` answers 200 or 304. It answers 404 `unknown_route` for a file below `assets/` that
+/// is not there, and 404 `no_console` where the program was built without it.
 pub fn routes(frame_ancestors: &FrameAncestors) -> Router {
     let (portals, others) = (frame_ancestors.policy(), FrameAncestors::default().policy());
     let page = others.clone();

@@ -1,8 +1,8 @@
 //! Starts the program once more with settings of the allocator.
 //!
-//! The allocator reads its settings before `main` does anything, and its own suit a large machine:
-//! four arenas for each core, and caches of threads that keep blocks of up to 32 KiB. On a device
-//! with two cores that is megabytes which nobody uses.
+//! The allocator reads its settings before `main` does anything. Its own suit a large machine: four
+//! arenas for each core, and caches of threads that keep blocks of up to 32 KiB. On a device with
+//! two cores that is megabytes which nobody uses.
 
 use std::env;
 use std::io;
@@ -13,8 +13,9 @@ use std::thread::available_parallelism;
 /// Where the allocator reads its settings.
 const SETTINGS_VARIABLE: &str = "_RJEM_MALLOC_CONF";
 
-/// Settings for a server: an arena for every two cores, caches for small blocks alone, and what is
-/// free goes back to the system within a quarter of a second. It is as large as what it holds.
+/// Settings for a server: an arena for every two cores, and caches for small blocks alone. What is
+/// free goes back to the system within a quarter of a second. The process is as large as what it
+/// holds.
 pub(crate) fn for_server() -> String {
     let arenas = available_parallelism().map_or(1, usize::from).div_ceil(2);
     format!("narenas:{arenas},tcache_max:2048,dirty_decay_ms:250,muzzy_decay_ms:0")

@@ -67,7 +67,7 @@ pub(crate) struct Usable {
 const CERT: &str = "tls.cert";
 const KEY: &str = "tls.key";
 
-/// What is in the files. They are small, so they are read whenever they are looked at: times and
+/// What is in the files. They are small, so they are read whenever they are looked at. Times and
 /// sizes of files may stay as they were while what is in them changes.
 pub(crate) struct CertificateFiles {
     cert: Result<Vec<u8>, Unusable>,

@@ -1,6 +1,6 @@
 //! The settings of a server: read once at the start, checked whole, passed down as plain values.
 //!
-//! `default.toml` is the one place where keys and defaults are declared, and the manual: it is the
+//! `default.toml` is the manual, and the one place where keys and defaults are declared. It is the
 //! lowest layer, and a key that is not in it does not exist. A file, `FIELDPOST_` variables and
 //! flags lie above it, in that order. Every mistake of every layer is found in one pass, each with
 //! its file and line or the name of its variable.

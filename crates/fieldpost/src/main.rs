@@ -19,7 +19,7 @@ use tracing_subscriber::EnvFilter;
 use command_line::{Cli, Command, LogFormat, backup, check, completions, relay, restore, spool};
 use config::Settings;
 
-/// A burst's memory goes back to the system when the burst is over; with the C library's allocator
+/// A burst's memory goes back to the system when the burst is over. With the C library's allocator
 /// it stays: after a million first reports 940 MiB in place of 340.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

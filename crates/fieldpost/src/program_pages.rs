@@ -22,8 +22,8 @@ pub(crate) struct ProgramPages {
 }
 
 impl ProgramPages {
-    /// To be called at the start: nothing that is mapped by then is ever unmapped, while what is
-    /// mapped later may be, and then its place be used for something else.
+    /// To be called at the start: nothing that is mapped by then is ever unmapped. What is mapped
+    /// later may be, and then something else may use its place.
     pub(crate) fn at_start() -> Self {
         let maps = fs::read_to_string(MAPS).unwrap_or_else(|error| {
             tracing::debug!(%error, "the program's pages stay in memory");
@@ -69,9 +69,9 @@ fn range_of(range: &str) -> Option<(usize, usize)> {
     address(start).zip(address(end))
 }
 
-/// The range of a mapping that is a file as it is: the code of the program and its libraries, and
-/// the constants at the beginning of each. Other read-only mappings hold addresses that were filled
-/// in at the start.
+/// The range of a mapping that is a file as it is. Such are the code of the program and its
+/// libraries, and the constants at the beginning of each. Other read-only mappings hold addresses
+/// that were filled in at the start.
 fn unchanging(line: &str) -> Option<(usize, usize)> {
     let mut fields = line.split_ascii_whitespace();
     let (range, rights, offset) = (fields.next()?, fields.next()?, fields.next()?);
@@ -83,10 +83,10 @@ fn unchanging(line: &str) -> Option<(usize, usize)> {
 #[allow(unsafe_code, reason = "madvise has no safe wrapper")]
 fn advise(start: usize, end: usize) -> io::Result<()> {
     let address = std::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: the range is one of two. A private mapping of a file that is there from the start to
-    // the end of the process, and is never written to, neither by the loader nor by us: what is
-    // dropped is read from the file again, the same as it was. Or the stack of this very thread,
-    // well below everything that is on it: nothing there is read before it is written.
+    // SAFETY: the range is one of two. One is a private mapping of a file that is there from the
+    // start to the end of the process. Neither the loader nor we ever write to it, so what is
+    // dropped is read from the file again, the same as it was. The other is the stack of this very
+    // thread, well below everything that is on it: nothing there is read before it is written.
     let failed = unsafe { libc::madvise(address, end - start, libc::MADV_DONTNEED) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -2,8 +2,9 @@
 //! account at the end.
 //!
 //! It speaks the public protocols only; the devices themselves are in the crate `simulator`. Here
-//! are the flags, what is shown, and when it ends: with the timetable, or at the first signal,
-//! after which the answers that are still on their way are awaited; at the second signal at once.
+//! are the flags, what is shown, and when it ends. It ends with the timetable, or at the first
+//! signal, after waiting for the answers that are still on their way. At the second signal it ends
+//! at once.
 
 mod account;
 mod commands;

@@ -1,7 +1,7 @@
 //! The AMQP consumer: reports from a queue of RabbitMQ.
 //!
 //! One connection with one channel and one consumer. Messages that arrive together go to the engine
-//! as one slice; they are acknowledged in the order in which they came, up to the last one before
+//! as one slice. They are acknowledged in the order in which they came, up to the last one before
 //! which everything is durable. A refused one is durably in the quarantine before it is rejected
 //! without requeue. What was not acknowledged when a connection ends, RabbitMQ sends again.
 //!

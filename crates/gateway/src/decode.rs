@@ -2,7 +2,7 @@
 //! in.
 //!
 //! A message that can be attributed to a device becomes a [`Report`] even when it is refused,
-//! because it is a sign of life; one that cannot is a [`Problem`]. Whether the device exists, is of
+//! because it is a sign of life. One that cannot is a [`Problem`]. Whether the device exists, is of
 //! the claimed kind and may have the value is the engine's affair.
 
 use base::{DeviceId, DeviceIdForm, Kind, Problem, Timestamp};
@@ -62,9 +62,9 @@ impl Rules {
     }
 }
 
-/// Decodes `{"device_id" or "sensor_id", "data", "kind"?, "ts"?, "id"?}`: one object over HTTP, one
-/// line of NDJSON, the payload of topic `sensors`, or a message over AMQP. `id` is what came beside
-/// it: an MQTT 5 user property, or AMQP's `message_id`.
+/// Decodes `{"device_id" or "sensor_id", "data", "kind"?, "ts"?, "id"?}`. That is one object over
+/// HTTP, one line of NDJSON, the payload of topic `sensors`, or a message over AMQP. `id` is what
+/// came beside it: an MQTT 5 user property, or AMQP's `message_id`.
 ///
 /// # Errors
 /// When it cannot be said which device it is from.

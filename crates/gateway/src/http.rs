@@ -1,5 +1,5 @@
-//! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON; the
-//! replay of refused ones; and what devices answer to commands.
+//! Reports over HTTP: `POST /v1/reports` with one object, or with any number of them as NDJSON.
+//! Also the replay of refused ones, and what devices answer to commands.
 //!
 //! The answer comes when everything that is accepted is durable. A body that has begun is never
 //! answered "too busy": when the engine is behind, the body is read more slowly. Whoever serves

@@ -1,6 +1,6 @@
 //! What became of the reports of one way in: counted by result, and the refused ones logged.
 //!
-//! A flood of bad reports must not become a flood of log lines: for each address and code a few a
+//! A flood of bad reports must not become a flood of log lines. For each address and code a few a
 //! minute are written, and each says how many were left out. The counters miss none. What senders
 //! chose - ids, topics, names - is recorded as text, which the log escapes.
 

@@ -1,8 +1,8 @@
 //! Pages and other large answers on their way to their callers.
 //!
 //! A page is given to its connection in pieces, and its memory is held until the last piece is
-//! sent. A caller may keep its window of HTTP/2 shut for as long as it likes: a call ends when its
-//! page does not move, at the pace that answers over HTTP have.
+//! sent. A caller may keep its window of HTTP/2 shut for as long as it likes. So a call ends when
+//! its page does not move, at the pace that answers over HTTP have.
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
@@ -73,8 +73,8 @@ struct PageInFlight {
 pub(crate) struct SendingPage {
     in_flight: Arc<PageInFlight>,
     rest: Bytes,
-    /// What stands behind the page; given out when every piece is sent, so that the call lasts as
-    /// long as the connection has anything of it.
+    /// What stands behind the page. It is given out when every piece is sent, so that the call
+    /// lasts as long as the connection has anything of it.
     end: Option<Frame<Bytes>>,
 }
 

@@ -100,8 +100,8 @@ fn recurs(place: usize, job: &proto::NewJob) -> Result<Option<Recurs>, Problem> 
     }
 }
 
-/// What makes a request that may be repeated the same as before: its key, which belongs to the
-/// call, the queue and the caller, and its jobs.
+/// What makes a request that may be repeated the same as before. It is its key, which belongs to
+/// the call, the queue and the caller, and its jobs.
 pub(crate) fn once(
     request: &proto::PublishRequest,
     queue: &QueueName,

@@ -112,8 +112,8 @@ impl ConnectionPlaces {
         guarded
     }
 
-    /// Memory for a message of this size: of the connection's share first and then of its sender's,
-    /// so that it waits for nobody while it holds something that others wait for.
+    /// Memory for a message of this size: of the connection's share first and then of its sender's.
+    /// So it waits for nobody while it holds something that others wait for.
     fn ask(&self, bytes: usize, sender: &SenderKey) -> BodyMemory {
         let (own, memory, sender) = (self.own.clone(), self.server.memory.clone(), sender.clone());
         let metrics = &self.server.metrics;

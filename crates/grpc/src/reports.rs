@@ -1,7 +1,7 @@
 //! The service `Reports`: batches become slices, slices are handed in ahead of their answers, and
 //! each is answered in turn once it is durable.
 //!
-//! A report is written as the line that it would be over HTTP and read as such a line is: so it is
+//! A report is written as the line that it would be over HTTP, and read as such a line is. So it is
 //! refused for the same reasons, and what the quarantine keeps of it can be replayed.
 
 use std::io::Write;

@@ -63,18 +63,19 @@ const CALLS_MAX: u32 = 256;
 /// room for one that is.
 const CALL_WINDOW_BYTES: u32 = 64 * 1_024;
 /// The same of a connection that comes when there are so many with wide windows, or so many of its
-/// address: the memory of all windows is bounded by 256 MiB, and 1 MiB a connection.
+/// address. So the memory of all windows is bounded by 256 MiB, and 1 MiB for each such connection.
 const NARROW_WINDOW_BYTES: u32 = 4 * 1_024;
 const WIDE_WINDOWS_MAX: usize = 16;
 const WIDE_WINDOWS_OF_SENDER_MAX: usize = 8;
-/// The health service, which needs no token: the largest message, in bytes; checks under way, of
-/// all, of an address, and of a connection; how long a check may take from its head to its answer;
-/// and watches of a connection.
+/// The largest message of the health service, which needs no token, in bytes.
 const HEALTH_MESSAGE_BYTES_MAX: usize = 1_024;
+/// Health checks under way: of all, of an address, and of a connection.
 const CHECKS_MAX: usize = 1_024;
 const CHECKS_OF_SENDER_MAX: usize = 128;
 const CHECKS_OF_CONNECTION_MAX: usize = 16;
+/// How long a health check may take from its head to its answer.
 const CHECK_WITHIN: Duration = Duration::from_secs(10);
+/// Watches of the health service by one connection.
 const WATCHES_OF_CONNECTION_MAX: usize = 16;
 /// What is made of the answer to a call before the caller takes it, in bytes.
 const SEND_BYTES_MAX: usize = 512 * 1_024;
@@ -298,7 +299,7 @@ impl Protocol for Grpc {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        // Once a call of it was let in, a connection counts as one long request: it stays as long
+        // Once a call of it was let in, a connection counts as one long request. It stays as long
         // as it moves, or while there is room.
         pooled.awaits_admission();
         let peer = pooled.peer();

@@ -21,7 +21,7 @@ const READS_RUNNING_MAX: usize = 2;
 const READS_WAITING_MAX: usize = 256;
 /// Of those, the reads of one token, or of one address where there are none.
 const READS_SHARE: usize = 130;
-/// A page ends before its items become heavier than this, in bytes: a client takes no message over
+/// A page ends before its items become heavier than this, in bytes. A client takes no message over
 /// 4 MiB unless it is told to, and the message has a head besides.
 pub(crate) const PAGE_BYTES_MAX: usize = 4 * 1_024 * 1_024 - 64 * 1_024;
 /// What an item has on the wire besides: its tag and its length, in bytes.

@@ -2,7 +2,7 @@
 //!
 //! A task of its own drives each stream, so that acknowledgements are read while the worker takes
 //! no jobs, and the other way round. What is asked of the engine is gathered while earlier
-//! questions are under way: the more a worker says, the more of it crosses at a time. Everything is
+//! questions are under way. The more a worker says, the more of it crosses at a time. Everything is
 //! bounded by what the worker was sent or lets be read.
 
 mod job_memory;

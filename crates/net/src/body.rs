@@ -1,7 +1,7 @@
 //! Request bodies, read whole or in pieces, in bounded memory and bounded time.
 //!
-//! What edges can accept mostly fits in a small body; larger ones are read so that they get a
-//! proper answer, but only as the memory budget allows: the others are read more slowly.
+//! What edges can accept mostly fits in a small body. Larger ones are read so that they get a
+//! proper answer, but only as the memory budget allows. Beyond it they are read more slowly.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::pace::{BYTES_PER_SECOND_MIN, PaceWatch, RECEIVING};
 use crate::shares::SenderKey;
 
 /// A sender may let us wait for this long altogether, and a second more for every so many bytes
-/// that it sent: otherwise one that sends a byte now and then could hold memory for as long as it
+/// that it sent. Otherwise one that sends a byte now and then could hold memory for as long as it
 /// likes.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// A sender of many lines may take them from something slow.

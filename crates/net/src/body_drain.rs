@@ -2,9 +2,9 @@
 //! sender gets to the answer.
 //!
 //! A connection that is closed while its sender still writes is reset, and a reset takes the answer
-//! with it: the sender would see a broken connection where it was told "too large". So whoever
+//! with it. The sender would see a broken connection where it was told "too large". So whoever
 //! leaves a body unread leaves it here. What is read is bounded in bytes and in time, and so is how
-//! many are read at the same time; beyond that the connection is closed as it is.
+//! many are read at the same time. Beyond that the connection is closed as it is.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Readers see decoded bytes only, so every limit on a body counts decoded bytes. A body is decoded
 //! in pieces, on demand: however far it expands, it takes the memory of one decoder. The number of
-//! decoders is bounded, and each address has a share of them; a body without one waits for it, and
+//! decoders is bounded, and each address has a share of them. A body without one waits for it, and
 //! is read more slowly. A body whose wait for a decoder is our fault tells its reader so, once a
 //! second, with a frame that carries nothing. While others wait, a body with a decoder keeps a
 //! pace.

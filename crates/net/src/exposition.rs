@@ -1,7 +1,7 @@
 //! All metrics in the form that the caller likes: the text form of Prometheus 0.0.4, or
 //! OpenMetrics.
 //!
-//! The metrics come as OpenMetrics. The older form is the same but for a few lines: a counter's
+//! The metrics come as OpenMetrics. The older form is the same but for a few lines. A counter's
 //! family has the name that its samples have, units are not told, and there is no end mark.
 
 use std::cmp::Ordering;

@@ -1,5 +1,5 @@
-//! What the listeners share: capacity for connections and files, eviction where there is none,
-//! waiting where the operating system has no connection, and agreeing on TLS.
+//! What the listeners share: capacity for connections and files, and eviction where there is none.
+//! Also waiting where the operating system has no connection, and agreeing on TLS.
 //!
 //! The protocol of a connection is not known here.
 

@@ -6,8 +6,8 @@
 //! disk. That is so when its caller hangs up, too ([`crate::detach`]).
 //!
 //! Each [`Purpose`] has a part of the budget, so that whoever is slow at one of them stops no
-//! other: callers that do not read their answers do not stop reports. A sender has half of a part,
-//! and whoever waits for its own half holds nothing that others wait for. What fits in a few
+//! other. So callers that do not read their answers do not stop reports. A sender has half of a
+//! part, and whoever waits for its own half holds nothing that others wait for. What fits in a few
 //! network packets is not counted: a body of up to [`FREE_BYTES`] is bounded by the number of
 //! connections.
 

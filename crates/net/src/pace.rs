@@ -1,8 +1,7 @@
 //! The pace of a body: while others wait for what it holds, so much of it has to move in so long.
 //!
 //! Whoever sends or takes nothing at all is given up in any case. Who moves a little now and then
-//! would hold its memory for as long as it likes, and is in nobody's way as long as there is
-//! enough.
+//! would hold its memory for as long as it likes. While there is enough, it is in nobody's way.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

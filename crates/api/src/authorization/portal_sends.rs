@@ -1,5 +1,5 @@
 //! How often the portals of a client may have something sent to it that costs the server more than
-//! an answer: a test makes a connection out, and a resend goes through all devices of the client.
+//! an answer. A test makes a connection out, and a resend goes through all devices of the client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -35,8 +35,8 @@ pub(crate) async fn check_row(
     Err(caller.may_not(needs.told(true)))
 }
 
-/// Whether a caller that was let in would be let in again, and may do the same: its token is
-/// neither gone nor changed, or its portal is open.
+/// Whether a caller that was let in would be let in again, and may do the same. For that its token
+/// must be neither gone nor changed, or its portal open.
 pub(crate) fn still_knows(api: &ApiState, caller: &Caller) -> bool {
     match caller.portal() {
         Some(portal) => portal::is_open(api, caller, portal),

@@ -1,7 +1,7 @@
 //! A feed as a stream sends it: the newest items first, then what comes behind them.
 //!
-//! Who falls behind is told so and goes on from the newest: nothing is kept for a slow reader, and
-//! a flood is not sent to the end.
+//! A reader who falls behind is told so and goes on from the newest. Nothing is kept for a slow
+//! reader, and a flood is not sent to the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) trait FeedSource: Send + Sync {
 }
 
 /// Which feed it is, and what of it its reader sees. Streams that agree in all of that share what
-/// one of them read; so it is compared as a whole, and not by a hash that a caller could choose.
+/// one of them read. So it is compared as a whole, and not by a hash that a caller could choose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FeedIdentity {
     pub(super) topic: LiveTopic,

@@ -2,7 +2,7 @@
 //!
 //! `version, places, check` in base64url, as a cursor has it. A text that another stream gave is
 //! not taken: then the stream begins anew. The check finds mistakes. It keeps nobody from making
-//! such a text up, and need not: the stream reads its own feed behind the place, with the rights of
+//! such a text up, and need not. The stream reads its own feed behind the place, with the rights of
 //! its own caller.
 
 use base::{Timestamp, hash};

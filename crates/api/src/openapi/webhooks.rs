@@ -1,6 +1,6 @@
-//! What receivers are posted, as the document's webhooks: to clients the notifications of a device,
-//! tests and notices; to URLs that a call named messages of streams, and how commands, tasks and
-//! picks of campaigns ended.
+//! What receivers are posted, as the document's webhooks. Clients get the notifications of a
+//! device, tests and notices. URLs that a call named get messages of streams, and how commands,
+//! tasks and picks of campaigns ended.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! One row of an operation, as it is right before its turn.
 //!
 //! A row may have changed since its list was read, or since the server was killed. So it is looked
-//! up again, and passes once more the tests by which it was found: the filter's own, whose it is,
-//! and whether it came before the operation did.
+//! up again, and passes once more the tests by which it was found. These are the filter's own,
+//! whose it is, and whether it came before the operation did.
 
 use std::sync::Arc;
 

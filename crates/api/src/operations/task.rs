@@ -1,7 +1,7 @@
 //! The task of one operation: chunk after chunk, until its list ends, it is called off, or its
 //! token may no longer do it.
 //!
-//! A task writes the rows of its next chunk down, does its action to each, and tells what came of
+//! A task writes the rows of its next chunk down and does its action to each. It tells what came of
 //! it together with the chunk after. Whatever it has in memory may be lost: the rows that were
 //! written down have their turn again after a start. Where something cannot be done now, the
 //! operation shows what it waits for, tries again a bounded number of times, and can be cancelled

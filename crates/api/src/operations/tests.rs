@@ -1,5 +1,5 @@
-//! Operations over a server in memory, with the worker begun when a test says so: what was written
-//! down before has its turn as after a kill.
+//! Operations over a server in memory, with the worker begun when a test says so. What was written
+//! down before has its turn then, as after a kill.
 
 use std::sync::{Arc, Mutex};
 

@@ -166,7 +166,7 @@ async fn change(
     Ok(Tagged(Answer::ok(&ClientShape::from(&client)), Version::of_client(&client)))
 }
 
-/// A portal may change where its client is told, and nothing else of it; and it learns nothing of
+/// A portal may change where its client is told, and nothing else of it. And it learns nothing of
 /// the network that the server is in.
 fn check_change_of_portal(
     api: &ApiState,

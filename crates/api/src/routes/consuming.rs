@@ -75,8 +75,8 @@ fn of_one(summary: &'static str, members: &[(&str, utoipa::openapi::Schema)]) ->
         .refuses(&[UNKNOWN_JOB])
 }
 
-/// Consuming, as a handler of its own: what reads the request is in a box that is gone when the
-/// consumer waits, so that who waits holds nothing that is not needed for that.
+/// Consuming, as a handler of its own. What reads the request is in a box that is gone when the
+/// consumer waits. So a waiting consumer holds nothing that it does not need for that.
 #[derive(Clone)]
 struct Consume;
 

@@ -92,7 +92,7 @@ impl DeadLetterList {
     }
 }
 
-/// Dead letters that are meant, `limit` at most, of as many as cost `cost_max` to look at: a large
+/// Dead letters that are meant, `limit` at most, of as many as cost `cost_max` to look at. A large
 /// payload costs as much as many small ones.
 fn searched(
     mut after: Option<NumberKey>,
@@ -236,8 +236,8 @@ mod tests {
         DeadView { dead, payload: Payload::Bytes(vec![0; bytes].into()), attributes: Attributes::new() }
     }
 
-    /// Searches so many letters of one size for those whose number `step` divides, page after page;
-    /// answers what was found, and of every page how many letters it read and its cost.
+    /// Searches so many letters of one size for those whose number `step` divides, page after page.
+    /// Answers what was found, and of every page how many letters it read and its cost.
     fn search(count: u64, bytes: usize, step: u64, limit: usize) -> (Vec<u64>, Vec<(usize, usize)>) {
         let (mut found, mut pages, mut after) = (Vec::new(), Vec::new(), None);
         loop {

@@ -144,8 +144,8 @@ fn is_about(filter: &str, namespace: &str) -> bool {
     queue.is_some_and(|queue| queue.split_once('/').is_some_and(|(of, _)| of == namespace))
 }
 
-/// What an operation has besides its filter and its labels, in bytes: the ids of a chunk, the place
-/// of its list, the scopes of its token and its latest refusal.
+/// What an operation has besides its filter and its labels, in bytes. That is the ids of a chunk,
+/// the place of its list, the scopes of its token and its latest refusal.
 const OTHER_BYTES_MAX: usize = 32 * 1_024;
 
 struct OperationList {

@@ -1,7 +1,7 @@
-//! The members of jobs or messages in a body, found in one pass: each stays a piece of the body's
+//! The members of jobs or messages in a body, found in one pass. Each stays a piece of the body's
 //! text until it is asked for.
 //!
-//! A call may bring a thousand items, so none gets a map or a tree of its own: the members of an
+//! A call may bring a thousand items, so none gets a map or a tree of its own. The members of an
 //! item overwrite those of the item before. What they mean is read in [`super::new_job`] and
 //! [`super::new_message`].
 

@@ -1,5 +1,5 @@
-//! The JSON of a page of messages, as the shape of the page describes it, written into one buffer:
-//! a page has a thousand messages of few bytes each, and a serializer that goes from field to field
+//! The JSON of a page of messages, as the shape of the page describes it, written into one buffer.
+//! A page has a thousand messages of few bytes each. A serializer that goes from field to field
 //! spends more time on their names than on what they say.
 
 use std::fmt::Display;

@@ -1,7 +1,7 @@
 //! What jobs and messages carry, on its way in and out: JSON as its compact text, or bytes in
 //! base64.
 //!
-//! JSON is never made into a tree: only the white space between its tokens goes, so that numbers,
+//! JSON is never made into a tree: only the white space between its tokens goes. So numbers,
 //! escapes and the order of members come back as they were given.
 
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
 //! Following a feed from where it ends now: which items of the next look are new.
 //!
-//! A feed is ordered by time, and items may still come in shortly before the newest one: a device's
+//! A feed is ordered by time, and items may still come in shortly before the newest one. A device's
 //! clock may be behind that of the server, or ahead of it. So every look begins a little before the
-//! end, and what was there is counted by time: items of one time keep their order, so those beyond
+//! end, and what was there is counted by time. Items of one time keep their order, so those beyond
 //! the count are the new ones.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! `fieldpost job work`: a command is run for each job, as a handler of the client crate's worker.
 //!
-//! The payload is the command's input; its exit code says whether the job is done, and what it said
-//! last on stderr is the error that the job keeps. Commands are in process groups of their own: a
-//! Ctrl-C stops the worker, which lets them end.
+//! The payload is the command's input. The command's exit code says whether the job is done, and
+//! what it said last on stderr is the error that the job keeps. Commands are in process groups of
+//! their own: a Ctrl-C stops the worker, which lets them end.
 
 mod child;
 mod log;

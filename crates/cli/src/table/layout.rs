@@ -1,5 +1,5 @@
-//! Where the columns of a table stand when a terminal is narrow: long values are shortened first;
-//! where that is not enough, each row takes several lines, so that no id is lost.
+//! Where the columns of a table stand when a terminal is narrow. Long values are shortened first.
+//! Where that is not enough, each row takes several lines, so that no id is lost.
 
 use std::ops::Range;
 

@@ -32,7 +32,7 @@ impl TaskView {
     }
 
     /// Nothing if as many devices as were wanted gave a good answer, but for the most that may be
-    /// missing; else why a script should stop here.
+    /// missing. Else why a script should stop here.
     pub(super) fn verdict(&self, most: MaxFailed) -> Result<(), Failure> {
         let Self { id, status, counts: PickCountsView { wanted, answered, .. }, .. } = self;
         if status != "done" {

@@ -2,8 +2,8 @@
 //! when it fails.
 //!
 //! What workers are told comes with each answer, and a change of it ends a question that waits. Two
-//! looks close what is left: one before a question, if nothing was heard for a while, and one while
-//! it waits, for a change that came just before it.
+//! looks close the gap that is left. One is before a question, if nothing was heard for a while.
+//! The other is while it waits, for a change that came just before it.
 
 use std::time::Duration;
 
@@ -71,8 +71,8 @@ impl Polling {
         (self, answer)
     }
 
-    /// Asks, once that is due, only what workers are told: one that is to take no jobs, or has no
-    /// room for any, cannot ask for them. Ends as soon as there is room.
+    /// Asks, once that is due, only what workers are told. A worker that is to take no jobs, or has
+    /// no room for any, cannot ask for them. Ends as soon as there is room.
     pub(super) async fn ask_control(mut self, has_room: &Notify) -> (Self, Result<TakenJobs, Error>) {
         let age = self.told_at.map_or(CONTROL_EVERY, |at| at.elapsed());
         let due = self.pause.max(CONTROL_EVERY.saturating_sub(age));

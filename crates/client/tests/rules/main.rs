@@ -1,5 +1,5 @@
-//! The client's own rules, against a server that answers what a test has written down: for what a
-//! good server does too rarely to be waited for.
+//! The client's own rules, against a server that answers what a test has written down. This is for
+//! what a good server does too rarely to be waited for.
 
 mod calls;
 mod commands;

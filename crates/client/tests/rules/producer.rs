@@ -1,5 +1,5 @@
-//! A producer: as many nodes as are wanted have it, others take the place of those that fail, and
-//! what is appended again is the same message.
+//! A producer: as many nodes as are wanted have it, and others take the place of those that fail.
+//! What is appended again is the same message.
 
 use std::time::Duration;
 

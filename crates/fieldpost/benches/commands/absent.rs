@@ -1,5 +1,5 @@
-//! Commands for devices that are away: the memory that they take, what they do to a start, and how
-//! soon a device that comes back is told.
+//! Commands for devices that are away: the memory that they take, and what they do to a start. Also
+//! how soon a device that comes back is told.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -40,8 +40,8 @@ pub(super) async fn at_rest(sizes: Sizes, report: &mut Report) -> Result<(), Fai
     stage::register(&server, &absent).await?;
     let ledger = Arc::new(CommandLedger::default());
     let connected = stage::connect(&server.site.mqtt, &devices, &ledger).await?;
-    // Before both spans every device that is present has answered a command: a server that has had
-    // work writes the clocks of its partitions one by one, with a sync each, and not together.
+    // Before both spans every device that is present has answered a command. A server that has had
+    // work writes the clocks of its partitions one by one, with a sync each.
     let mut load = stage::load(&server, &devices, present.into(), AT_ONCE, &ledger);
     stage::all_settled(&ledger, present.into()).await?;
     load.sent().await;

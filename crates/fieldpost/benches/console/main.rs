@@ -2,7 +2,7 @@
 //!
 //! Of the browser: how much is loaded, how soon a page can be used, and what a tab takes after
 //! minutes of live data. Of the server: what fifty open consoles cost beside 50,000 reports a
-//! second, and how soon each list of each page answers over a large fleet. The browser is Debian's
+//! second. Also how soon each list of each page answers over a large fleet. The browser is Debian's
 //! chromium, on the same two cores.
 //!
 //! `cargo bench --bench console -- calls` runs that part alone. Sizes for smaller runs come from

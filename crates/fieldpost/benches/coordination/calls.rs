@@ -2,7 +2,7 @@
 //! known is looked at.
 //!
 //! Field numbers are those of `crates/grpc/proto`. The same calls are made in two ways: each as a
-//! call of its own, and over a pipeline, as programs do that make thousands a second.
+//! call of its own, and over a pipeline. Programs that make thousands a second use a pipeline.
 
 use std::net::SocketAddr;
 

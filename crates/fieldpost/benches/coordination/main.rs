@@ -65,8 +65,8 @@ async fn measure(parts: &Parts, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Held and let go, one pair after the other on each connection, each connection its own lock: over
-/// a pipeline, and in calls of their own.
+/// Each connection holds and lets go its own lock, one pair after the other: over a pipeline, and
+/// in calls of their own.
 async fn locks(report: &mut Report) -> Result<(), Failure> {
     const NAME: &str = "lock_release_64x1_grpc_pipeline";
     const SINGLE: &str = "lock_release_64x1_grpc";

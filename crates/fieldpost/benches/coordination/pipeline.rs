@@ -1,7 +1,7 @@
 //! A pipeline on a connection of its own, in frames of HTTP/2 that are written and read here.
 //!
-//! The peer is asked the same way, in bytes of its protocol: what the load itself takes is no part
-//! of the comparison, and a general client took about as much as the server did.
+//! The peer is asked the same way, in bytes of its protocol, so what the load itself takes is no
+//! part of the comparison. A general client took about as much as the server did.
 
 use std::net::SocketAddr;
 

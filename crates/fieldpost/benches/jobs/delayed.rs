@@ -1,5 +1,5 @@
-//! Millions of jobs that wait for their time, spread over a day: the memory they take, whether
-//! publishing slows down with them, and how long a start takes.
+//! Millions of jobs that wait for their time, spread over a day. Measured are the memory they take,
+//! whether publishing slows down with them, and how long a start takes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! A million jobs of one queue that become due within one second. How fast are they leased, or
 //! leased and done? How long do others wait meanwhile?
 //!
-//! Others are a queue whose jobs are published and consumed one by one, a queue that is empty and
-//! is polled, and a device that reports over MQTT.
+//! Others are a queue of jobs published and consumed one by one, an empty queue that is polled, and
+//! a device that reports over MQTT.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

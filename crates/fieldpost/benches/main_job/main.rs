@@ -3,7 +3,7 @@
 //!
 //! Everything is measured from outside: load from the `simulator`, webhooks counted at a sink, the
 //! real binary as a child process with `durability.sync = "always"`. Client, server and peer share
-//! the machine, so what is shown is what all of them do together; the ratio to the peer says more
+//! the machine, so what is shown is what all of them do together. The ratio to the peer says more
 //! than the figure. Each rate is the median of several rounds, own and peer in turn. The table goes
 //! to stdout and, with every round, to `benches/runs/DATE-MACHINE.txt`.
 //!

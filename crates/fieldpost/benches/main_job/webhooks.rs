@@ -32,8 +32,8 @@ const TIMED_CHANGES_PER_SECOND: u32 = 1_000;
 const TIMED_FOR: Duration = Duration::from_secs(10);
 const TIMED_CONNECTIONS: u32 = 8;
 
-/// Webhooks to a sink that answers at once, and the CPU time of the server for each, from HTTP
-/// report to answer: changes that concern one client, and ten.
+/// Webhooks to a sink that answers at once, for changes that concern one client, and ten. Also the
+/// CPU time of the server for each, from HTTP report to answer.
 pub(super) async fn deliveries(report: &mut Report) -> Result<(), Failure> {
     for links in [1, 10] {
         deliveries_with(links, report).await?;

@@ -1,5 +1,5 @@
-//! `make bench`: what a caller who behaves sees while others ask for far more than there is, and
-//! how soon all is as before; and what an idle connection costs.
+//! `make bench`: what a caller who behaves sees while others ask for far more than there is. Also
+//! how soon all is as before, and what an idle connection costs.
 //!
 //! Everything is measured from outside, on the built binary with `durability.sync = "always"`;
 //! those who overload it share the machine with it. What must hold whatever the times are - memory,

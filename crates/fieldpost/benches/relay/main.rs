@@ -1,9 +1,9 @@
 //! `make bench`: how fast the outbox relay moves rows of a real PostgreSQL, which syncs.
 //!
 //! `full`: rows a second from a full table. `latency`: from a commit to the job's being consumed,
-//! with nothing else to do. `backlog`: the rate with many rows waiting, beside that of `full`; and
-//! the same with a transaction open elsewhere for the whole run and rows that were rolled back
-//! among them. `bloat`: dead rows and the table's size at 1,000 rows a second, once a minute.
+//! with nothing else to do. `backlog`: the rate with many rows waiting, beside that of `full`. Then
+//! the same with a transaction open elsewhere for the whole run, and rolled-back rows among those
+//! that wait. `bloat`: dead rows and the table's size at 1,000 rows a second, once a minute.
 //! `cargo bench --bench relay -- full latency` runs these two parts alone.
 //!
 //! FIELDPOST_BENCH_RELAY_ROWS says how many rows wait (10,000,000).
@@ -179,8 +179,8 @@ impl RelayStage {
         self.postgres.sql("postgres", &format!("{insert}VACUUM ANALYZE fieldpost_outbox; CHECKPOINT;"));
     }
 
-    /// The same, in several transactions, with others in between that were rolled back: what is
-    /// left of those no vacuum takes away while a transaction is open.
+    /// The same, in several transactions, with others in between that were rolled back. While a
+    /// transaction is open, no vacuum takes away what is left of those.
     fn fill_with_gaps(&self, rows: u64) {
         let mut script = String::new();
         for _ in 0..rows.div_ceil(CHUNK_ROWS) {

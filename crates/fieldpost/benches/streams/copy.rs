@@ -1,5 +1,6 @@
-//! Copying a stream from one node to another on this machine, durable on both: a backlog, a large
-//! one of messages that are there once, and what a weak node gathered in a month without a line.
+//! Copying a stream from one node to another on this machine, durable on both. The streams are a
+//! backlog, a large one of once-only messages, and what a weak node gathered in a month without a
+//! line.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -40,9 +41,9 @@ pub(super) async fn a_backlog(report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ten million messages with a source and an external id each: from the moment at which the copy is
-/// made until the last one is durable there, and what both nodes take in memory meanwhile. The one
-/// that has them was started anew, so that what it took to take them does not count.
+/// Ten million messages with a source and an external id each. Measured are the time from making
+/// the copy until its last message is durable there, and the memory of both nodes meanwhile. The
+/// one that has them was started anew, so that what it took to take them does not count.
 pub(super) async fn catch_up(report: &mut Report) -> Result<(), Failure> {
     let total = size("CATCH_UP_MESSAGES", 10_000_000)?;
     let name = format!("catch_up_{total}_once_only");

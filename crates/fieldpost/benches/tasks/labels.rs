@@ -1,5 +1,5 @@
-//! What labels cost a fleet of a million: counts of selections over HTTP, whether an import's
-//! answer is behind its counts, and how long a server takes to start.
+//! What labels cost a fleet of a million. Measured are counts of selections over HTTP, whether an
+//! import's answer is behind its counts, and how long a server takes to start.
 
 use std::time::Instant;
 

@@ -10,7 +10,7 @@
 //! durable, so what is measured until a device has it is more than what is asked for.
 //!
 //! A device is connected while a session subscribes to its topic by name, and a session may do so
-//! for 64 devices. So a million devices are connected over 15,625 live MQTT sessions; where open
+//! for 64 devices. So a million devices are connected over 15,625 live MQTT sessions. Where open
 //! files allow fewer, there are fewer devices, and the names of the figures say how many.
 //!
 //! `cargo bench --bench tasks -- pick` runs that part alone. Sizes for smaller runs come from the

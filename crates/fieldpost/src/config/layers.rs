@@ -1,7 +1,7 @@
 //! What was written where: every layer flattened to dotted keys, each value with its origin.
 //!
 //! This module knows TOML and variables, but neither types nor ranges. Where a layer cannot be read
-//! at all, or names a section that does not exist, that is noted as a mistake and the rest goes on.
+//! at all, or names a section that does not exist, that is noted as a mistake. The rest goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

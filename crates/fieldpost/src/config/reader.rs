@@ -2,7 +2,7 @@
 //! stopping at the first.
 //!
 //! A value that is wrong is noted and the layer below it is used, so that reading always goes on to
-//! the end; the default file, at the bottom, is right by test.
+//! the end. The default file, at the bottom, is right by test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Who is let in over which listener: the lists of the settings in the form that the listeners
-//! take, and a warning where a listener is open to everybody.
+//! take. Warns where a listener is open to everybody.
 
 use access::{Access, Logins, UsernameTaken};
 use net::http::WebAccess;

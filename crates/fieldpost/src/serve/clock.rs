@@ -2,8 +2,8 @@
 //! machine's clocks afterwards.
 //!
 //! A wall clock earlier than the program's build is a machine whose clock is not set yet: the start
-//! waits. A recorded time far ahead of the wall clock is a wall clock that was wrong then or is
-//! wrong now: a person has to say which.
+//! waits. Where a recorded time is far ahead of the wall clock, the wall clock was wrong then or is
+//! wrong now. A person has to say which.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,7 +1,7 @@
 //! The outbox relay inside the server: its calls go through the API's own routes, without a socket.
 //!
-//! So what a row may be, how it is refused and what makes it take effect once are the same as for a
-//! relay of its own process.
+//! So the same rules hold as for a relay of its own process. They say what a row may be, how it is
+//! refused and what makes it take effect once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! The part of a simulation in which devices are told to do something. Commands are sent over REST
-//! beside the reports, or come from elsewhere, such as a task; they are taken and answered over
+//! beside the reports, or come from elsewhere, such as a task. They are taken and answered over
 //! connections of their own, and called to account.
 
 use std::io;

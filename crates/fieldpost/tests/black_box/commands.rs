@@ -1,4 +1,4 @@
-//! Commands to devices, from the caller to the device and back, against the built program: devices
+//! Commands to devices, from the caller to the device and back, against the built program. Devices
 //! are rumqttc clients of MQTT 3.1.1 and of MQTT 5, or poll over HTTP.
 
 mod answers;

@@ -1,10 +1,10 @@
 //! The built program under faults that a machine really has: SIGKILL, a stop under load, a full or
-//! read-only disk, and a wall clock that steps.
+//! read-only disk, and a stepping wall clock.
 //!
 //! What was acknowledged and what was due is counted by the devices and the receivers, never by the
 //! server. Faults come from outside: signals, limits and mounts of the operating system, and
 //! libfaketime for the wall clock. Where this machine lets nobody mount, a limit or a file mode
-//! makes the same calls of the server fail; the promises are the same, so no test is left out.
+//! makes the same calls of the server fail. The promises are the same, so no test is left out.
 //! Damaged files are the subject of `directories`, what happens below the sockets that of
 //! `simulation`.
 

@@ -1,8 +1,8 @@
 //! More than the server can do, of everything: what it does then, from outside, on the built
 //! binary.
 //!
-//! Asserted is what holds on any machine: memory stays within a bound, nothing that was
-//! acknowledged is lost, whoever behaves is served, refusals say what they are, and afterwards all
+//! Asserted is what holds on any machine: memory stays within a bound, and nothing that was
+//! acknowledged is lost. Whoever behaves is served, refusals say what they are, and afterwards all
 //! is as before. How long things take is for the benchmark of the same name.
 
 mod callers;

@@ -1,9 +1,9 @@
 //! A real RabbitMQ of our own for the tests of one process, on loopback, and a wire to it that can
 //! be cut.
 //!
-//! It takes seconds to start, so the tests share one: each uses queues of its own, and one that
-//! kills it waits until the others are done. `rabbitmq/broker.sh` does the work; the broker
-//! ends with this process, however that ends.
+//! It takes seconds to start, so the tests share one. Each uses queues of its own, and one that
+//! kills it waits until the others are done. `rabbitmq/broker.sh` does the work; the broker ends
+//! with this process, however that ends.
 
 use std::fs::write;
 use std::io::{BufRead, BufReader, Write};

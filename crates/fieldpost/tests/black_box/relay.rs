@@ -1,4 +1,4 @@
-//! The outbox relay against the built server and a real PostgreSQL: what was committed arrives, in
+//! The outbox relay against the built server and a real PostgreSQL. What was committed arrives, in
 //! order and once in effect, whatever happens to any of the three.
 
 mod backfill;

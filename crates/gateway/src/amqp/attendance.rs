@@ -1,9 +1,9 @@
 //! When the way in is attended: while the consumer keeps up with the queue.
 //!
-//! A report that waits in the queue is a sign of life that we have not heard yet, so silence must
+//! A report that waits in the queue is a sign of life that we have not heard yet. So silence must
 //! not be counted before it is taken. To begin, the queue has to be seen empty, with everything
-//! that was delivered before durable; from then on what is newest among the durable may be at most
-//! a lag limit old. That is known from looks at the queue: when as many messages as waited at a
+//! that was delivered before durable. From then on what is newest among the durable may be at most
+//! a lag limit old. That is known from looks at the queue. When as many messages as waited at a
 //! look have been settled after it, everything published before that look is. Behind the limit, the
 //! queue has to be seen empty again.
 //!
@@ -133,9 +133,9 @@ mod tests {
 
     const LAG_MAX: Duration = Duration::from_secs(10);
 
-    /// Plays steps, one a word, and gives the seconds of lag, with `+` while attended: `12` is the
+    /// Plays steps, one a word, and gives the seconds of lag, with `+` while attended. `12` is the
     /// time in seconds from here on, `r5` five messages received, `s5` settled, `l5` a look with
-    /// five waiting, `d` drained, `x` a new connection, `?` asks.
+    /// five waiting. `d` is drained, `x` a new connection, and `?` asks.
     fn play(steps: &str) -> String {
         let mut attendance = Attendance::new(LAG_MAX, Timestamp(0));
         let (mut now, mut told) = (Timestamp(0), Vec::new());

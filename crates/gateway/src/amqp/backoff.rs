@@ -21,8 +21,8 @@ impl Backoff {
         Self { first: limits.retry_first, max: limits.retry_max, next: limits.retry_first, random }
     }
 
-    /// The pause to make now: between half and all of its full length, so that servers that lost
-    /// one RabbitMQ do not come back to it all at once.
+    /// The pause to make now: between half and all of its full length. So servers that lost one
+    /// RabbitMQ do not come back to it all at once.
     pub(super) fn pause(&mut self) -> Duration {
         let full = self.next;
         self.next = (full * 2).min(self.max);

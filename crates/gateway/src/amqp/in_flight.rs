@@ -1,4 +1,4 @@
-//! What one connection has handed in and is not durable yet, oldest first: so messages are settled
+//! What one connection has handed in and is not durable yet, oldest first. So messages are settled
 //! in the order in which they came, however partitions finish.
 
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! Kinds whose devices have topics or messages of a fixed form of their own: which topic means
-//! what, what a command looks like, and what an answer says.
+//! Kinds whose devices have topics or messages of a fixed form of their own. Here is which topic
+//! means what, what a command looks like, and what an answer says.
 //!
 //! A topic that a kind has in place of one of the contract's is beside it, but for commands: these
 //! go to one topic only.

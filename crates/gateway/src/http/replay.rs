@@ -1,5 +1,5 @@
-//! Handing a refused report in once more: decoded from what was received, as its way in would, when
-//! what was in its way is put right.
+//! Handing a refused report in once more, when what was in its way is put right. It is decoded from
+//! what was received, as its way in would decode it.
 //!
 //! A report without a `ts` gets the time at which it was received, so that it is not taken for
 //! news. One that is accepted leaves the quarantine; one that is refused again stays there as it
@@ -113,8 +113,8 @@ fn slice_of(quarantined: &Quarantined, kinds: &KindForms, rules: Rules) -> Slice
 }
 
 /// The report with the time at which it was received, if it has no time of its own. One without an
-/// id gets that of the refused report, so that it has an effect once also where the server was
-/// killed before it left the quarantine.
+/// id gets that of the refused report. So it has an effect once also where the server was killed
+/// before it left the quarantine.
 fn as_of_then(report: Report, quarantined: &Quarantined) -> Report {
     let content = match report.content {
         ReportContent::Value { value, ts: None } => {

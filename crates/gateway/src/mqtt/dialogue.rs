@@ -1,4 +1,4 @@
-//! Conversations over a stream that is no socket: whoever has a device's bytes from elsewhere, as
+//! Conversations over a stream that is no socket. Whoever has a device's bytes from elsewhere, as
 //! fuzzing and tests do, has them served exactly as the listener would.
 //!
 //! Everything from the CONNECT on is the listener's own code. What only a socket has - TLS, places,

@@ -1,5 +1,5 @@
-//! Why a connection ends, and what follows from it: the reason that MQTT 5 has for it, the label it
-//! is counted under, and whether the will is applied.
+//! Why a connection ends, and what follows: the reason of MQTT 5, the label it is counted under,
+//! and whether the will is applied.
 
 use engine::records::DisconnectReason;
 use rmqtt_codec::v5::DisconnectReasonCode as Code;

@@ -1,4 +1,4 @@
-//! From a new connection to a session: its CONNECT is awaited, checked and answered, and an older
+//! From a new connection to a session. Its CONNECT is awaited, checked and answered, and an older
 //! connection of the same client is seen out first.
 
 use std::future::poll_fn;

@@ -77,8 +77,8 @@ impl Labels {
     /// Reads whether devices have a label, and remembers it.
     ///
     /// # Errors
-    /// When the store cannot be read: whether the login may is not known, so it is told to come
-    /// back, not that it may not.
+    /// When the store cannot be read. Whether the login may is not known then, so it is told to
+    /// come back, not that it may not.
     pub(super) async fn look_up(
         self: Arc<Self>,
         engine: Engine,

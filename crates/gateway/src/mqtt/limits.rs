@@ -22,8 +22,8 @@ pub struct MqttLimits {
     /// carry anything.
     pub packet_bytes_max: u32,
     /// Most reports of one connection that are not yet acknowledged. At the limit its socket is not
-    /// read: 3.1.1 has no other way to slow a sender, and a client of 5 is told the number (Receive
-    /// Maximum); it also bounds the QoS 2 publishes of such a client that are not complete. It
+    /// read: 3.1.1 has no other way to slow a sender. A client of 5 is told the number (Receive
+    /// Maximum). For such a client it also bounds the QoS 2 publishes that are not complete. It
     /// covers a slice, so that a fast client keeps a partition busy.
     pub unacknowledged_max: NonZeroU16,
     /// Most subscriptions of one connection.
@@ -65,8 +65,8 @@ impl Default for MqttLimits {
 
 /// How long a newcomer waits for one of its login to be over, where too many are ending.
 pub(super) const ENDING_WAIT: Duration = Duration::from_secs(1);
-/// How many connections of a login there may be that has so many slots: one in eight more, which
-/// gave up its slot and settles what it handed in, or waits for such a one.
+/// How many connections a login with so many slots may have: one in eight more. Each of these gave
+/// up its slot and settles what it handed in, or waits for such a one.
 pub(super) fn connections_with_ending_max(slots_max: usize) -> usize {
     slots_max.saturating_add(slots_max / 8 + 1)
 }
@@ -87,15 +87,15 @@ pub(super) const TOPIC_ALIASES_MAX: u16 = 16;
 /// Topics of one connection that have an alias, in bytes altogether: more than as many topics of
 /// the contract.
 pub(super) const TOPIC_ALIAS_BYTES_MAX: usize = 4 * 1_024;
-/// Payloads and topics of one connection whose reports are not durable yet, in bytes, and what one
-/// read can add to them: they are held for the quarantine. Beyond it, the socket is not read.
+/// Payloads and topics of one connection whose reports are not durable yet, and what one read can
+/// add to them, in bytes. They are held for the quarantine. Beyond it, the socket is not read.
 pub(super) const UNACKNOWLEDGED_BYTES_MAX: usize = 1_024 * 1_024;
 /// Reports of all connections that are not durable yet, and packets that wait behind them, in
 /// bytes. Beyond it, no socket is read.
 pub(super) const HELD_BYTES_MAX: usize = 128 * 1_024 * 1_024;
 /// Beginnings of packets of all connections, in bytes. Beyond it, a connection that sent more than
-/// [`BEGUN_BYTES_FREE`] of one is ended: nobody else could send a large packet while those who
-/// never end theirs hold the room.
+/// [`BEGUN_BYTES_FREE`] of one is ended. Otherwise those who never end theirs would hold the room,
+/// and nobody else could send a large packet.
 pub(super) const BEGUN_BYTES_MAX: usize = 64 * 1_024 * 1_024;
 /// A beginning of a packet up to this many bytes is always kept: most packets are smaller.
 pub(super) const BEGUN_BYTES_FREE: usize = 1_024;
@@ -150,7 +150,7 @@ pub(super) const OUT_BYTES_MAX: usize = 64 * 1_024;
 pub(super) const READ_BYTES_MAX: usize = 64 * 1_024;
 /// Longest reason string of a PUBACK or SUBACK, in bytes.
 pub(super) const REASON_BYTES_MAX: usize = 256;
-/// After a client's last packet its TCP connection is probed this often: a device that lost its
+/// After a client's last packet its TCP connection is probed this often. So a device that lost its
 /// power is noticed even if its keep-alive is 0.
 pub(super) const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 /// How long a client may take to hear our last words and to close.

@@ -176,7 +176,7 @@ impl ListenerPlaces {
     }
 }
 
-/// A new connection waits while others are in their handshakes: a crowd that connects at once, as
+/// A new connection waits while others are in their handshakes. A crowd that connects at once, as
 /// after a start, is let in one after the other.
 async fn accept_all(
     listener: &TcpListener,

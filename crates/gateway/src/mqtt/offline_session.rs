@@ -1,6 +1,6 @@
-//! A client that is away while its session lasts: what it subscribed to, the QoS 2 publishes that
-//! it has not released, and a will that waits. Sessions live as long as the server runs, not
-//! longer.
+//! A client that is away while its session lasts. Kept are what it subscribed to, the QoS 2
+//! publishes that it has not released, and a will that waits. Sessions live as long as the server
+//! runs, not longer.
 //!
 //! A session waits here in its client's slot, so that the client finds it the way it would find an
 //! older connection.

@@ -2,8 +2,8 @@
 //!
 //! A publish that comes again under such an id has no second effect. The ids outlive the connection
 //! with the session, as far as their publishes are durable: of what is not, nothing was promised. A
-//! client that lost its own part of the session, as after a restart, counts ids from the beginning:
-//! other content under an id of an earlier connection is a new publish.
+//! client that lost its own part of the session, as after a restart, counts ids from the beginning.
+//! So other content under an id of an earlier connection is a new publish.
 
 /// The ids in use, in order.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-//! What a login may do: publish and subscribe under `dev/+/{its ids}/#` and to what the settings of
-//! kinds have in place of that, and report on `sensors` for its own devices.
+//! What a login may do. It may publish and subscribe under `dev/+/{its ids}/#` and to what the
+//! settings of kinds have in place of that. And it may report on `sensors` for its own devices.
 //!
 //! Asked anew for every publish and subscription, because labels change.
 

@@ -1,4 +1,4 @@
-//! Reading without a buffer of one's own: bytes land in a buffer that belongs to the thread, and
+//! Reading without a buffer of one's own. Bytes land in a buffer that belongs to the thread, and
 //! only what is left of a packet is copied from there. So a connection that waits holds no memory
 //! for reading.
 

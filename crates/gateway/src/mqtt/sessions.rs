@@ -2,8 +2,8 @@
 //! away.
 //!
 //! A newcomer closes the older connection and waits until that one has handed in its last report
-//! and its will, so that what the client said first stays first. Then it gets the session, if that
-//! goes on. Client ids of different logins are different clients, so that no login can push out
+//! and its will. So what the client said first stays first. Then it gets the session, if that goes
+//! on. Client ids of different logins are different clients, so that no login can push out
 //! another's devices. A login has a limit of connections and waiting sessions; beyond it, its
 //! oldest one ends. A connection that gave up its slot has a place until it is over; a login has
 //! few places more than slots.
@@ -87,7 +87,7 @@ pub(super) struct SessionSlot {
 
 impl Sessions {
     /// A place for a connection of a login that may have so many slots, from before it enters until
-    /// it is over; `None` if too many of that login are still ending, or wait for those.
+    /// it is over. `None` if too many of that login are still ending, or wait for those.
     pub(super) async fn place(&self, login: u32, slots_max: usize) -> Option<CapacityPermit> {
         let places = {
             let mut table = locked(&self.table);

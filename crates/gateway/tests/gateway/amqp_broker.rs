@@ -1,4 +1,4 @@
-//! The server's side of AMQP 0-9-1, byte by byte, as far as a consumer needs it: so a test says
+//! The server's side of AMQP 0-9-1, byte by byte, as far as a consumer needs it. So a test says
 //! when something is delivered, and sees what it is told and in which order.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -48,7 +48,7 @@ impl HeldStore {
         self.gate.lock().expect("no panic").held = true;
     }
 
-    /// Waits until so many commits of rows do: an idle partition records by itself how long it has
+    /// Waits until so many commits of rows do. An idle partition records by itself how long it has
     /// listened, and that is not what a test waits for.
     pub(crate) async fn holds(&self, commits: usize) {
         let mut waiting = self.waiting.subscribe();

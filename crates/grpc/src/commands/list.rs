@@ -53,8 +53,8 @@ impl CommandPageRequest {
         Ok(Self { filter, page })
     }
 
-    /// What the page may take while it is made, in bytes: the commands that are read at a time, and
-    /// those that are shown, twice while they are written for the wire.
+    /// What the page may take while it is made, in bytes. Counted are the commands that are read at
+    /// a time, and those that are shown, twice while they are written for the wire.
     pub(super) fn bytes_max(&self) -> usize {
         let read = self.page.limit.min(READ_MAX) * ITEM_BYTES_MAX;
         read + 2 * (self.page.limit * ITEM_BYTES_MAX).min(PAGE_BYTES_MAX)

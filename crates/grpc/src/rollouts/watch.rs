@@ -1,6 +1,6 @@
 //! A rollout that is watched: told as it is now, and again whenever it has moved on.
 //!
-//! Nothing is made ahead: the next message is looked for once the connection has room for it, so
+//! Nothing is made ahead. The next message is looked for once the connection has room for it, so
 //! whoever reads slowly is told of fewer moves.
 
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //! move on.
 //!
 //! A connection that takes nothing at all is closed in any case. One that takes a little now and
-//! then would hold its memory for as long as it likes, and be in nobody's way as long as there is
-//! enough.
+//! then would hold its memory for as long as it likes. While there is enough, it is in nobody's
+//! way.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};

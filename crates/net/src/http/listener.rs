@@ -2,7 +2,7 @@
 //! server stops.
 //!
 //! For whom there is no room, another router says so. A caller that takes too long for the head of
-//! a request is cut off; how long a body may take is for whoever reads it to say. Who stays where
+//! a request is cut off. How long a body may take is for whoever reads it to say. Who stays where
 //! there is no room is not known here.
 
 use std::convert::Infallible;
@@ -68,7 +68,7 @@ where
         + 'static,
 {
     /// Serves `app` on so many connections at a time, and `busy` to whom there is no room for, one
-    /// request each; either only to web pages that `web` lets in.
+    /// request each. Of web pages, only those that `web` lets in get either.
     #[must_use]
     pub fn new(listener: TcpListener, app: A, busy: Router, connections_max: usize, web: WebAccess) -> Self {
         Self {

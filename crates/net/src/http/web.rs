@@ -194,8 +194,8 @@ fn shown(given: &str) -> &str {
     &given[..given.floor_char_boundary(SHOWN_BYTES_MAX)]
 }
 
-/// Whether a name, with or without a port, is one that nobody else can give to this machine:
-/// browsers are led to any address by names that belong to somebody else.
+/// Whether a name, with or without a port, is one that nobody else can give to this machine.
+/// Browsers are led to any address by names that belong to somebody else.
 fn is_own_name(name: &str, known: &[String]) -> bool {
     let (host, port, is_address) = match name.strip_prefix('[') {
         Some(rest) => {

@@ -1,6 +1,6 @@
 //! What to do when the operating system has no connection for us: wait, longer each time, and say
 //! so now and then. An accept loop that went on at once would spin for as long as there are no open
-//! files left, one that ended would be the end of the listener.
+//! files left. One that ended would be the end of the listener.
 
 use std::io;
 use std::net::SocketAddr;

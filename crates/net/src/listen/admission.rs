@@ -20,7 +20,7 @@ use super::capacity::{Capacity, CapacityPermit};
 use super::handshake_stream::HandshakeStream;
 
 /// How long a connection may take for its handshake (TLS, then CONNECT or the like) before it can
-/// be closed: longer than a slow link takes for one answer.
+/// be closed. That is longer than a slow link takes for one answer.
 const HANDSHAKE_MIN: Duration = Duration::from_secs(5);
 /// The same for connections of an address that has more than its share.
 const HANDSHAKE_OF_MANY_MIN: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ const PART: usize = 32;
 /// How long a connection that is to close may take; then the pool is looked at again.
 const LEAVING_MAX: Duration = Duration::from_millis(100);
 /// How long a newcomer of an address that has its share waits for connections that were asked to
-/// leave: on a busy machine that takes a while.
+/// leave. On a busy machine that takes a while.
 const ASKED_TO_LEAVE_MAX: Duration = Duration::from_secs(1);
 /// How long such a newcomer waits where nobody may be asked yet: a little longer than connections
 /// of its address are left in peace.
@@ -97,9 +97,9 @@ pub(crate) struct ConnectionState {
     start: Instant,
     /// Milliseconds from the pool's start to when it began what it does.
     since_ms: AtomicU64,
-    /// The number of the window that runs, and bytes that it moved in it and in the one before, as
-    /// far as that was since then.
+    /// The number of the window that runs.
     window: AtomicU64,
+    /// Bytes that it moved in that window, and in the one before, since it began what it does.
     moved: AtomicU64,
     moved_before: AtomicU64,
     phase: AtomicU8,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 /// The open files that connections may take, shared by listeners. What else the process opens - the
-/// log, the tables, connections to receivers - is not counted here, so whoever makes this leaves
+/// log, the tables, connections to receivers - is not counted here. So whoever makes this leaves
 /// room for it: a listener must never be why a file of the log cannot be opened.
 #[derive(Clone, Debug)]
 pub struct OpenFiles(Arc<Capacity>);

@@ -1,9 +1,9 @@
 //! Connections whose protocol is spoken elsewhere: taken in, given TLS where that is set, counted,
 //! and seen out when the server stops.
 //!
-//! Where there is no room, whoever moves least makes room for a newcomer; where everybody is quick,
+//! Where there is no room, whoever moves least makes room for a newcomer. Where everybody is quick,
 //! the newcomer is told so if the protocol has words for that, and closed otherwise. A caller that
-//! takes too long to agree on TLS, or takes nothing of what it is sent, is cut off; what else may
+//! takes too long to agree on TLS, or takes nothing of what it is sent, is cut off. What else may
 //! take how long is for whoever speaks to say.
 
 use std::future::{Future, ready};
@@ -109,8 +109,8 @@ impl Listener {
         }
     }
 
-    /// Speaks TLS only, with the certificate that the source has when a connection comes, and
-    /// agrees on the protocol (ALPN), if one is given, with callers that name any.
+    /// Speaks TLS only, with the certificate that the source has when a connection comes. If a
+    /// protocol is given, agrees on it (ALPN) with callers that name any.
     #[must_use]
     pub fn with_tls(mut self, source: TlsSource, protocol: Option<&'static [u8]>) -> Self {
         self.tls = Some(ListenerTls { source, protocol });

@@ -1,8 +1,8 @@
-//! TLS on the listeners. Certificates belong to whoever runs the server: they come from a source
+//! TLS on the listeners. Certificates belong to whoever runs the server. They come from a source
 //! that may change them while it runs, and each connection takes what is there when it begins.
 //!
-//! The handshakes that compute at one moment are bounded, not those that wait for their network: a
-//! fleet on slow links waits only for its links.
+//! The handshakes that compute at one moment are bounded, not those that wait for their network. So
+//! a fleet on slow links waits only for its links.
 
 use std::pin::Pin;
 use std::sync::Arc;

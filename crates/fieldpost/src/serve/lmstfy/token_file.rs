@@ -1,9 +1,9 @@
 //! The file in the data directory that holds lmstfy's tokens: JSON, written whole beside its place
 //! and moved there, for its owner's eyes only.
 //!
-//! There are few of them, they change seldom, and they are settings rather than data: a file that
-//! can be read, copied to another server and made by a script. To change its form, raise its
-//! version and read this one as well.
+//! There are few of them, they change seldom, and they are settings rather than data. So they are
+//! in a file that can be read, copied to another server and made by a script. To change its form,
+//! raise its version and read this one as well.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Write};

@@ -138,8 +138,8 @@ async fn nothing_is_lost_when_rabbitmq_is_killed() {
     check_history(&rig, NUMBERS).await;
 }
 
-/// Stopped in the middle, nothing that was taken is sent again: what is in the history and what is
-/// in the queue is all there is.
+/// After a stop in the middle nothing that was taken is sent again: the history and the queue
+/// together are all there is.
 #[tokio::test]
 async fn asked_to_stop_it_acknowledges_what_it_took() {
     const NUMBERS: usize = 3_000;

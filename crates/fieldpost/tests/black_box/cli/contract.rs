@@ -1,5 +1,5 @@
-//! What each command asks, to the letter, and what it makes of the answer: also where a server is
-//! hard to bring into the state that would give that answer.
+//! What each command asks, to the letter, and what it makes of the answer. This includes answers of
+//! states that a server is hard to bring into.
 
 use serde_json::Value;
 

@@ -1,5 +1,6 @@
-//! Feeds that are followed, against a server that answers what is written down for it: which
-//! questions are asked, what is shown of the answers, and what happens when the server goes away.
+//! Feeds that are followed, against a server that answers what is written down for it. Tested are
+//! which questions are asked, what is shown of the answers, and what happens when the server goes
+//! away.
 
 use serde_json::{Value, json};
 

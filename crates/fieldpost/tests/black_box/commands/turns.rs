@@ -1,5 +1,5 @@
-//! Which command goes out, and when: one at a time, in order, by priority, in place of an older
-//! one, not before its time, and not after it.
+//! Which command goes out, and when: one at a time, in order, and by priority. One may take the
+//! place of an older one, and none goes out before its time or after it.
 
 use serde_json::{Value, json};
 

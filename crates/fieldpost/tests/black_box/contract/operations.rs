@@ -1,5 +1,5 @@
 //! One action on everything that matches: all of it, none twice, also where the server is killed in
-//! the middle; and only what its caller may do.
+//! the middle. And only what its caller may do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -1,9 +1,9 @@
-//! Bytes that change by themselves, in every file of a data directory: the server refuses to start,
+//! Bytes that change by themselves, in every file of a data directory. The server refuses to start,
 //! or stops at the place, and names file and offset; or it has lost nothing. What it answers is
 //! never wrong.
 //!
-//! One loss cannot be seen: after a kill, the end of the log since the latest checkpoint, if it is
-//! gone to the byte or is all zeros. A clean stop leaves none of the log needed.
+//! One loss cannot be seen. After a kill, the end of the log since the latest checkpoint may be
+//! gone to the byte or be all zeros. A clean stop leaves none of the log needed.
 //!
 //! Each turn starts the program, so here are few: for places that differ in kind. Every byte of a
 //! log and of a block, and every page, has its turn in the tests of `blocklog`, `streams` and

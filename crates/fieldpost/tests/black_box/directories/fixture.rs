@@ -82,7 +82,7 @@ async fn every_directory_of_an_earlier_build_is_opened_and_holds_what_it_held() 
     }
 }
 
-/// Every table of its format that a check counts, but three: the marks of deleted devices, devices
+/// Every table of its format that a check counts, but three. The marks of deleted devices, devices
 /// that a rollout names, and tasks that run are gone within moments.
 fn has_something_of_everything(fixture: &Path, checked: &str) {
     let counts = checked.lines().filter_map(|line| line.trim().split_once("  "));

@@ -3,7 +3,7 @@
 //!
 //! Whatever waits does so for almost ten years, so that nothing happens by itself afterwards. Two
 //! queues, each in a partition of its own, have more jobs than [`SETTINGS`](super::story::SETTINGS)
-//! let be in memory: of the one those of later are parked, of the other the ends of its lines.
+//! let be in memory. Of the one those of later are parked, of the other the ends of its lines.
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 
 /// The namespace of the queues that stay.
 pub(crate) const STAYS: &str = "shop";
-/// A queue that is deleted at the end: in the partition of the one whose jobs of later are parked,
-/// so that its jobs are too.
+/// A queue that is deleted at the end. It is in the partition of the one whose jobs of later are
+/// parked, so that its jobs are too.
 pub(crate) const LEAVES: &str = "/v1/queues/leaving/birthdays";
 
 /// Its jobs.

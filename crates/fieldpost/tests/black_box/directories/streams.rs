@@ -1,6 +1,6 @@
-//! A stream with a block that is stored and one that is open, who reads it and where it is copied
-//! to, a lock and a word to workers. Also what a server shows of these. Shared with the program
-//! that makes the fixture.
+//! A stream with a stored block and an open one, who reads it and where it is copied to. Also a
+//! lock, a word to workers, and what a server shows of all these. Shared with the program that
+//! makes the fixture.
 
 use hyper::Method;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! A wall clock that steps an hour under a running server, is not set yet, or was wrong once.
 //!
 //! Silence and retries go by a clock that never steps and is at most a tenth faster or slower than
-//! it should be, so whatever the wall clock does, nothing happens before ten elevenths of its time,
-//! nor after ten ninths and what a busy machine needs.
+//! it should be. So whatever the wall clock does, nothing happens before ten elevenths of its time.
+//! Nor does anything happen after ten ninths and what a busy machine needs.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ fn window(due: Duration, later_per_mille: u32) -> RangeInclusive<Duration> {
     due * 1_000 / (1_000 + SLEW_PER_MILLE)..=latest * 1_000 / (1_000 - SLEW_PER_MILLE) + BUSY
 }
 
-/// A server with a wall clock of its own, devices that report steadily, and two clients: one is
+/// A server with a wall clock of its own, devices that report steadily, and two clients. One is
 /// told of all of them, the other takes nothing.
 struct Scene {
     site: Site,

@@ -1,10 +1,10 @@
 //! The disk below a data directory: it can be filled, made read-only, and put right.
 //!
-//! Best is a small file system of its own, in memory, mounted for this test and its servers alone;
-//! that takes root or the kernel's leave to make user namespaces, which containers often withhold.
-//! [`Disk::without_mounts`] needs neither: there the disk is full for a server because a limit of
-//! file sizes makes its writes fail, and read-only because of the directory's mode, which holds for
-//! root too once it is started without the power to override it.
+//! Best is a small file system of its own, in memory, mounted for this test and its servers alone.
+//! That takes root or the kernel's leave to make user namespaces, which containers often withhold.
+//! [`Disk::without_mounts`] needs neither. There the disk is full for a server because a limit of
+//! file sizes makes its writes fail. It is read-only because of the directory's mode. That holds
+//! for root too once the server is started without the power to override it.
 
 use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader};

@@ -1,10 +1,10 @@
 //! SIGKILL while jobs are published, consumed and acknowledged, again and again on one data
 //! directory.
 //!
-//! Publishers and consumers keep the account, each at its own end: what was published is there
-//! until it was acknowledged, and never again after that; every attempt has a higher number than
-//! those before; and whoever was told of a reservation can use it, whichever process hears of it.
-//! So many jobs wait for a far time that most of them are parked. `FIELDPOST_TEST_SEED` replays the
+//! Publishers and consumers keep the account, each at its own end. What was published is there
+//! until it was acknowledged, and never again after that. Every attempt has a higher number than
+//! those before. Whoever was told of a reservation can use it, whichever process hears of it. So
+//! many jobs wait for a far time that most of them are parked. `FIELDPOST_TEST_SEED` replays the
 //! clients' choices.
 
 mod clients;

@@ -3,8 +3,8 @@
 //!
 //! One receiver is always well, the other is in another kind of trouble before each kill. The
 //! server is killed when a random number of further reports has been acknowledged, or in the middle
-//! of checkpoints, and started again on its data. What it vouched for last is looked for at once,
-//! everything at the end. `FIELDPOST_TEST_SEED` replays a run.
+//! of checkpoints. Then it is started again on its data. What it vouched for last is looked for at
+//! once, everything at the end. `FIELDPOST_TEST_SEED` replays a run.
 
 use std::error::Error;
 

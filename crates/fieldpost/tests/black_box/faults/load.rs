@@ -1,9 +1,9 @@
 //! Load to break things under: locks that report over three ways in, two clients, and the account
 //! at the end.
 //!
-//! MQTT through two independent clients and HTTP, each report with an id: what goes out again after
-//! a broken connection has no second effect, so the account is exact. A lane has fewer reports of a
-//! device under way than the server remembers ids.
+//! Reports go over MQTT, through two independent clients, and over HTTP, each with an id. What goes
+//! out again after a broken connection has no second effect, so the account is exact. A lane has
+//! fewer reports of a device under way than the server remembers ids.
 
 use std::sync::Arc;
 

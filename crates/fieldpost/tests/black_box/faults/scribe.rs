@@ -1,10 +1,11 @@
 //! A writer of numbers: whoever looks after a crash knows at once which of them must be there.
 //!
-//! It writes 1, 2, 3 and so on, each three times: as the address of some devices, by import; as a
-//! reading of a counter, by a single report with an id; and at the head of long lines that are no
-//! reports, which the server has to keep as refused. The next number follows when all are
-//! acknowledged; what the server could not answer is written again. The long lines fill the log and
-//! soon leave the quarantine, so that checkpoints come early and the disk stays empty.
+//! It writes 1, 2, 3 and so on, each three times. An import writes the number as the address of
+//! some devices. A single report with an id writes it as a reading of a counter. And it is at the
+//! head of long lines that are no reports, which the server has to keep as refused. The next number
+//! follows when all are acknowledged; what the server could not answer is written again. The long
+//! lines fill the log and soon leave the quarantine, so that checkpoints come early and the disk
+//! stays empty.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

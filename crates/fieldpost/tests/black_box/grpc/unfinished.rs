@@ -1,5 +1,5 @@
-//! Calls that announce much and send little, or ask for much and take nothing, as no client library
-//! would: in frames of HTTP/2 that are written here.
+//! Calls that announce much and send little, or ask for much and take nothing. No client library
+//! would do that, so their frames of HTTP/2 are written here.
 
 use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::new_job::Payload;

@@ -1,5 +1,5 @@
 //! The requests that lmstfy's clients in Rust, Go, Java and PHP send, each as its library writes
-//! it, and what the library reads of the answer.
+//! it. Also what the library reads of the answer.
 //!
 //! Heads are those that a recording shows: order and spelling of headers, which parameters are
 //! given, and how. Where `{..}` stands, the test puts what it got before. The answers are read into

@@ -15,8 +15,8 @@ pub(super) const WRITERS: u64 = 6;
 /// So many transactions of a writer that it goes on until it is told that it is enough.
 pub(super) const UNTIL_ENOUGH: u64 = u64::MAX;
 
-/// The transactions of a writer under numbers that rise: one row for the queue and one for the
-/// stream each, a random time before the commit, and some that are rolled back.
+/// The transactions of a writer under numbers that rise, each with a random time before the commit.
+/// Each has one row for the queue and one for the stream, and some are rolled back.
 fn transactions(seed: u64, writer: u64, numbers: Range<u64>) -> impl Iterator<Item = WriterTransaction> {
     let mut random = Random::part(seed, writer * 1_000_000 + numbers.start);
     let key = format!("w{writer}");

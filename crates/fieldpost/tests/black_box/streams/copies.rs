@@ -1,4 +1,4 @@
-//! Copies between real nodes: everything ends up everywhere, once and in order, whoever is killed,
+//! Copies between real nodes. Everything ends up everywhere, once and in order, whoever is killed,
 //! stopped or cut off, and whatever was made anew or restored.
 
 mod chaos;

@@ -1,5 +1,5 @@
-//! Blocks that go to other storages: a folder that is taken away and brought back, an S3 server
-//! that is stopped, PostgreSQL, and `kill -9` while blocks move. Afterwards a check finds nothing.
+//! Blocks that go to other storages: a folder that goes and comes back, a stopped S3 server,
+//! PostgreSQL, and `kill -9` while blocks move. Afterwards a check finds nothing.
 
 #[path = "../../../../storages/tests/conformance/s3_server.rs"]
 mod s3_server;

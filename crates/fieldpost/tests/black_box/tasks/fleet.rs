@@ -1,4 +1,4 @@
-//! Devices that are there: each takes its commands over a connection of its own, does with them as
+//! Devices that are there. Each takes its commands over a connection of its own, does with them as
 //! it was told to, and says what it heard.
 
 use std::collections::BTreeMap;

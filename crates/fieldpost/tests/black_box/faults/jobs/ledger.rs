@@ -1,8 +1,8 @@
 //! What publishers and consumers know of their jobs, and what contradicts it.
 //!
-//! Nothing here was asked of the server: a job is known from being sent on, an attempt from being
+//! Nothing here was asked of the server. A job is known from being sent on, an attempt from being
 //! handed over, an end from the answer to an acknowledgement. An answer may be read after another
-//! that was given later, so what it says is held only against what was known when its question was
+//! that was given later. So what it says is held only against what was known when its question was
 //! asked.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! Three nodes in a ring, each with a producer, while nodes are killed and stopped and lines are
-//! cut or fall silent: in the end every node has every message once, those of a producer in order.
+//! cut or fall silent. In the end every node has every message once, those of a producer in order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Nodes that copy to each other while the disk of one gets full: the other goes on, and once there
-//! is room everything that was acknowledged is on both, once and in order.
+//! Nodes that copy to each other while the disk of one gets full: the other goes on. Once there is
+//! room everything that was acknowledged is on both, once and in order.
 
 use std::ops::Range;
 use std::path::Path;

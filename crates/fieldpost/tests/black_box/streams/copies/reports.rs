@@ -1,5 +1,5 @@
 //! Edge nodes: accepted reports of a server's devices come to another server, each once in effect
-//! and in order, whoever is killed and however long the line is cut.
+//! and in order. That holds whoever is killed and however long the line is cut.
 
 use rumqttc::{AsyncClient, Event, MqttOptions, Packet, QoS};
 use serde_json::{Value, json};
