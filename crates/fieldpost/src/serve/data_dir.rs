@@ -35,7 +35,8 @@ pub(super) fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
     Ok(Arc::new(store))
 }
 
-/// Refuses a data directory that another server has open. What else is wrong with it, [`open`] says.
+/// Refuses a data directory that another server has open. What else is wrong with it, [`open`]
+/// says.
 pub(super) fn check_free(settings: &Settings) -> Result<(), Ended> {
     let Ok(disk) = RealDisk::open_dir(&settings.data_dir, false) else { return Ok(()) };
     match store::check_free(&disk) {
