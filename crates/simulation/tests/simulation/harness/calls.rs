@@ -177,10 +177,10 @@ impl<E> Expectations<E> {
         self.by_call.clear();
     }
 
-    /// What one partition is to answer, if it took its input.
-    pub(crate) fn of(&self, call: CallId) -> Option<&E> {
+    /// What one partition is to answer, if it took its input, and the batch that this rests on.
+    pub(crate) fn of(&self, call: CallId) -> Option<(BatchRef, &E)> {
         let mut of_call = self.by_call.range((call, PartitionId(0))..=(call, PartitionId(u16::MAX)));
-        of_call.next().map(|(_, (_, expected))| expected)
+        of_call.next().map(|((_, partition), (seq, expected))| ((*partition, *seq), expected))
     }
 
     /// What each partition was expected to answer, and the batches that this rests on: whoever

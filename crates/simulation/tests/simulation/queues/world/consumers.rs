@@ -266,13 +266,17 @@ impl World {
     }
 
     /// They come back when they would have been answered: only one who hung up can have been
-    /// waiting for them.
+    /// waiting for them. Of two, it is the one of the earlier batch.
     fn unseen_leases(&mut self, jobs: &[JobId]) -> Vec<LeaseRef> {
-        let was_for = |call: CallId| match self.expectations.of(call) {
-            Some(Expected::Leased(leases)) => leases.iter().map(|lease| lease.id).eq(jobs.iter().copied()),
-            _ => false,
+        let leased_in = |call: CallId| match self.expectations.of(call)? {
+            (batch, Expected::Leased(leases)) => {
+                leases.iter().map(|lease| lease.id).eq(jobs.iter().copied()).then_some(batch)
+            }
+            _ => None,
         };
-        let Some(place) = self.hung_up.iter().position(|(call, _)| was_for(*call)) else { return Vec::new() };
+        let all = self.hung_up.iter().enumerate();
+        let found = all.filter_map(|(place, (call, _))| Some((leased_in(*call)?, place)));
+        let Some((_, place)) = found.min() else { return Vec::new() };
         let (consumer, _) = self.hung_up.remove(place);
         self.expectations.forget(consumer);
         jobs.iter().map(|job| LeaseRef { consumer, job: *job }).collect()
