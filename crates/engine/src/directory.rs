@@ -27,8 +27,7 @@ struct ClientMaps {
 }
 
 impl ClientMaps {
-    fn put(&mut self, client: Client) {
-        let client = Arc::new(client);
+    fn put(&mut self, client: Arc<Client>) {
         self.remove(&client.id);
         if !client.enabled {
             self.disabled.insert(client.id.clone());
@@ -100,18 +99,22 @@ impl Directory {
         self.len() == 0
     }
 
-    /// Makes these the clients, and no others: for whoever loads the registry partition.
+    /// Makes these the clients, and no others: for whoever loads the registry partition. One that
+    /// is as it was stays the very same: whoever sends to it has no other one.
     pub fn replace(&self, all: impl Iterator<Item = Client>) {
         {
             let mut clients = write_locked(&self.clients);
-            *clients = ClientMaps::default();
-            all.for_each(|client| clients.put(client));
+            let before = std::mem::take(&mut *clients);
+            for client in all {
+                let kept = before.by_id.get(&client.id).filter(|kept| ***kept == client);
+                clients.put(kept.cloned().unwrap_or_else(|| Arc::new(client)));
+            }
         }
         self.version.send_modify(|version| *version += 1);
     }
 
     pub(crate) fn put(&self, client: Client) {
-        write_locked(&self.clients).put(client);
+        write_locked(&self.clients).put(Arc::new(client));
         self.version.send_modify(|version| *version += 1);
     }
 
@@ -159,5 +162,20 @@ mod tests {
         directory.remove(&ClientId::new("b").expect("an id"));
         assert_eq!(disabled(), ["c"]);
         assert!(directory.get(Incarnation(2)).is_none() && directory.get(Incarnation(1)).is_some());
+    }
+
+    #[test]
+    fn a_client_that_is_loaded_again_as_it_was_stays_the_same_one() {
+        let directory = Directory::new();
+        let known = || directory.get(Incarnation(1)).expect("there");
+        directory.replace([client("a", 1, true)].into_iter());
+        let first = known();
+        directory.replace([client("a", 1, true), client("b", 2, true)].into_iter());
+        assert!(Arc::ptr_eq(&first, &known()));
+        directory.replace([client("a", 1, false)].into_iter());
+        assert!(!known().enabled && directory.len() == 1);
+        let disabled = known();
+        directory.put(client("a", 1, false));
+        assert!(!Arc::ptr_eq(&disabled, &known()), "it was changed, to what it was");
     }
 }
