@@ -92,6 +92,14 @@ pub(crate) struct RolloutTable {
     looks: LookBacklog,
 }
 
+/// Which devices of the present stage wait, as the rows say.
+#[derive(Debug, Clone, Copy)]
+struct ReadBacklog {
+    /// The latest batch that wrote a row, and where the stage ended.
+    as_of: (u64, Option<u64>),
+    found: StageBacklog,
+}
+
 /// A rollout that has something to do.
 #[derive(Debug)]
 struct ActiveRollout {
@@ -107,8 +115,7 @@ struct ActiveRollout {
     written: u64,
     /// The latest batch that wrote where one of its devices stands.
     members_written: u64,
-    /// Which devices wait up to that boundary, as of that batch.
-    backlog: Option<(u64, Option<u64>, StageBacklog)>,
+    backlog: Option<ReadBacklog>,
     /// That is to be read once the latest batch of its devices is durable.
     is_backlog_unread: bool,
     /// Devices whose turn may come next.

@@ -16,7 +16,7 @@ pub(super) struct PendingRecords {
     /// What jobs carry.
     pub(super) bodies: PendingWrites<JobId, Arc<[u8]>>,
     pub(super) newest_events: PendingWrites<DeviceSlot, Arc<Event>>,
-    /// The newest deliveries of devices and clients that were cancelled.
+    /// By device and client: the newest delivery that was cancelled.
     pub(super) newest_cancelled: PendingWrites<(DeviceSlot, Incarnation), EntityId>,
     pub(super) counts: PendingWrites<CountsKey, Counts>,
 }

@@ -8,7 +8,7 @@ use records::{MemberPlace, MemberStatus, Op, RolloutMember, RolloutStanding, Rol
 use rollouts::{HandOutAllowance, StageBacklog, StageEnd};
 use store::StoreError;
 
-use super::{ActiveRollout, CandidateSearch, RolloutEffect, RolloutTable, Scan, emit};
+use super::{ActiveRollout, CandidateSearch, ReadBacklog, RolloutEffect, RolloutTable, Scan, emit};
 use crate::device_orders::OrderKind;
 use crate::registry::RegistryStep;
 use crate::rollouts::links::{RolloutOrder, Search};
@@ -350,17 +350,16 @@ impl ActiveRollout {
             self.is_backlog_unread = true;
             return Ok(StageBacklog::Due);
         }
-        let known = self.backlog.filter(|known| (known.0, known.1) == (self.members_written, boundary));
-        if let Some((_, _, backlog)) = known {
-            return Ok(backlog);
+        let as_of = (self.members_written, boundary);
+        if let Some(known) = self.backlog.filter(|known| known.as_of == as_of) {
+            return Ok(known.found);
         }
         let (rollout, waiting) = (self.rollout.incarnation, Some(MemberStatus::Waiting));
         let first = step.fetch.view()?.rollout_members(rollout, waiting, None, 1)?;
         let waits = |member: &RolloutMember| boundary.is_some_and(|boundary| member.place.rank <= boundary);
-        let backlog =
-            if first.first().is_some_and(waits) { StageBacklog::Absent } else { StageBacklog::Empty };
-        self.backlog = Some((self.members_written, boundary, backlog));
-        Ok(backlog)
+        let found = if first.first().is_some_and(waits) { StageBacklog::Absent } else { StageBacklog::Empty };
+        self.backlog = Some(ReadBacklog { as_of, found });
+        Ok(found)
     }
 
     /// Absent devices expire after the `ttl`, counted from when all others had their turns. While a
