@@ -211,6 +211,9 @@ impl World {
         let receipt = context.streams.receipt(&*context.kernel.store, &stream_name(&name), &of);
         let Ok(mut receipt) = receipt else { return Ok(()) };
         self.nodes[node].node.users_mut().was_read();
+        // A stream that is deleted answers until the batch that says so is stored, also where the
+        // same batch makes another one of its name.
+        let Some((stream, _)) = self.nodes[node].durable().named(&name) else { return Ok(()) };
         if self.machine.injects(RECEIPT_BEFORE_ANSWER) {
             let copies = self.nodes[node].durable().copies.values();
             let copies = copies.filter(|copy| copy.stream == stream && copy.peer_node.is_some());
