@@ -180,6 +180,7 @@ impl Machine for QueuePartition {
         self.advance_locks(&mut step);
         if self.waiting.are_due() {
             self.serve(&mut step)?;
+            step.own.budget.spent.leased_before = step.own.counted.leased;
         }
         // One at least, also where the batch is full already: the driver has taken it out of the
         // inbox.
@@ -192,7 +193,9 @@ impl Machine for QueuePartition {
         }
         let more = self.advance(&mut step)?;
         step.own.jobs.wakes.extend(self.waiting.take_unread());
+        let leased = step.own.counted.leased;
         self.serve(&mut step)?;
+        step.own.budget.spent.leased_behind = step.own.counted.leased - leased;
         self.retire_waiters(&mut step);
         self.read_at_once(&mut step)?;
         Ok(self.seal(step, more || self.waiting.want_a_step()))
@@ -247,7 +250,7 @@ impl QueuePartition {
         self
     }
 
-    /// What the latest step did, for whoever checks that no step does too much.
+    /// What the latest step did, for whoever checks that no step does too much, and in what order.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.spent

@@ -4,7 +4,7 @@
 use crate::devices::plan as devices;
 use crate::harness::fault_injection::InjectedFault;
 use crate::harness::machine::StorageKind;
-use crate::harness::seeds::{Runs, check_fault_is_found};
+use crate::harness::seeds::{Found, Runs, check_fault_is_found};
 use crate::harness::two_workloads::TwoWorkloads;
 use crate::harness::violation::Invariant;
 use crate::harness::workload::Plan;
@@ -15,6 +15,12 @@ type Both = TwoWorkloads<crate::queues::world::World, crate::devices::world::Wor
 type BothPlan = Plan<(queues::QueuesPlan, devices::FleetPlan)>;
 
 const RUNS: Runs<Both> = Runs { test: "many_lives_of_both", in_ci: 0..60, plan };
+
+const FOUND_BUGS: &[Found] = &[Found {
+    seed: 1_795_983_039,
+    with: "steps=188 storage_fault=0 backlog=8 resident_max=5 work=0 attend=0 registry=50 variation=6",
+    what: "the model gave a job at once to a consumer that was served behind the inputs of its step",
+}];
 
 /// Devices of the seed, on the machine that they have with it, and queues besides. Nobody tells
 /// workers anything: the runs of queues see to that.
@@ -28,6 +34,11 @@ fn many_lives_of_both_keep_every_promise() {
     RUNS.check(|(_, (queues, devices)), runs| {
         devices.reports > 20 * runs && devices.delivered > 5 * runs && queues.leased > 20 * runs
     });
+}
+
+#[test]
+fn what_once_went_wrong_with_both_stays_right() {
+    RUNS.check_found(FOUND_BUGS);
 }
 
 /// Seeds that a checker may need to meet a fault.

@@ -10,6 +10,9 @@
 //! - rows of deleted queues that are swept, and jobs that are looked at to be dropped.
 //! - consumers that are sent home.
 //!
+//! Counted and not asserted: leases of consumers that wait. They tell a model of the partition when
+//! in the step each of them was served.
+//!
 //! `StepContext` asserts the weight of the batch, and bounds the payloads of answers.
 //!
 //! Not counted, and bounded by a constant where it is done:
@@ -182,4 +185,8 @@ pub struct Spent {
     pub dropped: usize,
     /// Consumers that were sent home because they had waited enough.
     pub retired: usize,
+    /// Jobs that consumers that wait were given before the inputs.
+    pub leased_before: u64,
+    /// And behind the inputs.
+    pub leased_behind: u64,
 }

@@ -209,16 +209,21 @@ fn who_waits_is_served_over_several_steps() {
     let jobs = jobs(20, MEGABYTE);
     let make = |reply| QueueInput::Publish { queue: orders(), jobs, idempotency: None, source: None, reply };
     let mut inputs = vec![make(Reply::new().0)];
-    let mut served = Vec::new();
+    let (mut served, mut before) = (Vec::new(), 0);
     loop {
         let (told, more, _) = rig.step(&mut inputs);
         assert!(counts(&told).len() <= CARRIED_MAX, "{:?}", counts(&told));
+        let spent = rig.partition.spent();
+        assert_eq!(spent.leased_before + spent.leased_behind, counts(&told).len() as u64);
+        assert!(spent.leased_before == 0 || !served.is_empty(), "what was published comes first");
+        before += spent.leased_before;
         served.extend(counts(&told));
         if !more {
             break;
         }
     }
     assert_eq!(served, [1; 20]);
+    assert!(before > 0, "who was left over is served before the inputs of the next step");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::harness::calls::CallId;
 use crate::harness::violation::{Checked, Invariant};
 use crate::queues::counts::Counts;
 use crate::queues::meant::Meant;
-use evidence::Evidence;
+use evidence::{Evidence, StepPhase};
 use expected::Expected;
 use locks::ModelLocks;
 use queue::Queue;
@@ -98,7 +98,7 @@ impl Partition {
     }
 
     /// What the passing of time brings, the inputs in order, what they leave to do at this moment,
-    /// and then those that wait.
+    /// and then those that wait. Those that the step before had no room for come before the inputs.
     pub(crate) fn step(&mut self, step: &Step<'_>, evidence: &mut Evidence) -> Checked<Answers> {
         self.now = step.moment.now.max(self.now);
         self.wall = step.moment.wall;
@@ -109,6 +109,10 @@ impl Partition {
         self.advance(evidence)?;
         self.drop_old_dead(evidence)?;
         self.advance_locks(&mut answers);
+        if evidence.has_leases_before_inputs() {
+            self.serve(step, evidence, &mut answers)?;
+        }
+        evidence.comes_to(StepPhase::Inputs);
         for input in step.inputs {
             match input {
                 Meant::Lock(meant) => self.apply_to_lock(meant, step, &mut answers),
@@ -120,6 +124,7 @@ impl Partition {
         }
         self.advance(evidence)?;
         self.drop_old_dead(evidence)?;
+        evidence.comes_to(StepPhase::Behind);
         self.serve(step, evidence, &mut answers)?;
         self.send_home(step, &mut answers);
         self.advance_locks(&mut answers);

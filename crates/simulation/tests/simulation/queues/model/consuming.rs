@@ -73,7 +73,8 @@ impl Partition {
 
     /// Where jobs are parked, the first may have to be read yet, and nobody is leased another
     /// meanwhile. Only where the newest goes first it may be any that is ready: those whose time
-    /// has come count once they are read.
+    /// has come count once they are read. A consumer that waits may be leased it later in the step
+    /// in which it asks: until then others see the job ready.
     fn next_that_was_read(&mut self, name: &QueueName, asked: &Asked, evidence: &Evidence) -> Option<usize> {
         let now = self.now;
         let queue = self.queue(name);
@@ -205,4 +206,102 @@ impl Partition {
 /// The promise that is broken when a job is not leased that is next.
 fn why_not(job: &Job) -> Invariant {
     if job.group.is_some() { Invariant::GROUP_ORDER } else { Invariant::NEVER_EARLY_HARDLY_LATE }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use base::{PartitionId, Timestamp};
+    use engine::queues::{JobRef, JobState, Payload};
+    use records::{Batch, Holder, JobHead, JobId, Op, QueueKey, Terms};
+
+    use super::*;
+    use crate::queues::meant::Meant;
+    use crate::queues::model::Moment;
+
+    const NOW: Timestamp = Timestamp(1_000);
+    const TTR: Duration = Duration::from_secs(60);
+    const JOB: JobId = JobId([1; 16]);
+
+    fn ready() -> Job {
+        Job {
+            id: JOB,
+            payload: Payload::Json("1".into()),
+            number: 0,
+            published_at: NOW,
+            run_at: NOW,
+            by_wall: false,
+            visible_at: NOW,
+            attempt: 0,
+            tries: 1,
+            alias: None,
+            group: None,
+            ttl: None,
+            expires_at: None,
+            again: None,
+            stands: Stands::Due,
+            next: None,
+        }
+    }
+
+    /// The batch of a step in which the job is leased.
+    fn leasing() -> Batch {
+        let mut batch = Batch::new(PartitionId::of_queues(0));
+        batch.ops.push(Op::PutJob(Box::new(JobHead {
+            id: JOB,
+            queue: QueueKey(7),
+            number: 0,
+            run_at: NOW,
+            visible_at: NOW.after(TTR),
+            attempt: 1,
+            tries: 1,
+            state: records::JobState::Reserved { lease: 1, holder: Holder::Outside },
+            alias: None,
+            terms: Terms::default(),
+            successor: None,
+        })));
+        batch
+    }
+
+    fn step(partition: &mut Partition, inputs: &[Meant], evidence: &mut Evidence) -> Answers {
+        let moment = Moment { now: NOW, wall: NOW };
+        let gone = BTreeSet::new();
+        let step = Step { moment, inputs, gone: &gone, more: false, closing: false };
+        partition.step(&step, evidence).expect("the step is as it should be")
+    }
+
+    #[test]
+    fn a_parked_job_is_reserved_from_the_part_of_the_step_on_in_which_it_was_leased() {
+        // (the consumer waits since the step before, leases before the inputs and behind them, what
+        // is seen of the job)
+        let rows = [
+            (false, (0, 0), JobState::Reserved),
+            (false, (0, 1), JobState::Ready),
+            (true, (1, 0), JobState::Reserved),
+            (true, (0, 1), JobState::Ready),
+        ];
+        for (waits, waiters_leased, expected) in rows {
+            let name = QueueName::new("shop", "orders").expect("letters");
+            let asked = Asked { max: 1, ttr: TTR, until: NOW.after(Duration::from_secs(9)), process: None };
+            let consume = Meant::Consume { call: 1, queue: name.clone(), asked };
+            let look = Meant::Look { call: 2, queue: name.clone(), job: Some(JobRef::Id(JOB)) };
+            let (before, inputs) =
+                if waits { (vec![consume], vec![look]) } else { (Vec::new(), vec![consume, look]) };
+            let mut partition = Partition::new(true);
+            assert!(step(&mut partition, &before, &mut Evidence::default()).is_empty());
+            partition.queue(&name).jobs.push(ready());
+            let mut evidence = Evidence::of(Some(leasing()), waiters_leased);
+            let (mut leased, mut seen) = (0, None);
+            for (_, answer) in step(&mut partition, &inputs, &mut evidence) {
+                match answer {
+                    Expected::Leased(leases) => leased += leases.len(),
+                    Expected::Seen(Ok(job)) => seen = Some(job.state),
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!((leased, seen), (1, Some(expected)), "{waits} {waiters_leased:?}");
+        }
+    }
 }

@@ -13,6 +13,15 @@ use crate::harness::violation::{Checked, Invariant};
 /// How a payload of the workload begins and ends; between is its number.
 pub(crate) const MARK: (&str, char) = ("payload-", '.');
 
+/// A part of a step. Consumers that wait are served before its inputs, or behind them.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum StepPhase {
+    #[default]
+    Before,
+    Inputs,
+    Behind,
+}
+
 /// The choices of one step; empty for a step without a batch.
 #[derive(Default)]
 pub(crate) struct Evidence {
@@ -32,6 +41,10 @@ pub(crate) struct Evidence {
     let_go: BTreeMap<JobId, usize>,
     /// The change that made a lease.
     leased_at: BTreeMap<u64, usize>,
+    /// How many leases consumers that wait were given before the inputs, and behind them.
+    waiters_leased: (u64, u64),
+    /// How far the model is with the step.
+    phase: StepPhase,
     /// The runs of recurring jobs, and the change that was the first to show each.
     runs: BTreeMap<(JobId, u64), usize>,
     /// Jobs that were parked.
@@ -39,8 +52,10 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    pub(crate) fn of(batch: Option<Batch>) -> Self {
-        let mut evidence = Self::default();
+    /// What a batch tells, and how many leases consumers that wait were given before the inputs of
+    /// its step, and behind them.
+    pub(crate) fn of(batch: Option<Batch>, waiters_leased: (u64, u64)) -> Self {
+        let mut evidence = Self { waiters_leased, ..Self::default() };
         for (place, op) in batch.into_iter().flat_map(|batch| batch.ops).enumerate() {
             match op {
                 Op::PutJobBody(id, body) => evidence.saw_body(id, &body),
@@ -172,10 +187,34 @@ impl Evidence {
         self.leases.values().copied().filter(|job| *job != TAKEN)
     }
 
-    /// Those of them that were made until then: who asked is known by how long it asked for.
+    /// Those of them that were made in this part of the step, until then: who asked is known by how
+    /// long it asked for.
     pub(super) fn open_leases_until(&self, until: Timestamp) -> impl Iterator<Item = JobId> {
         let open = self.leases.iter().filter(|(_, job)| **job != TAKEN);
-        open.filter(move |(number, _)| self.until.get(number) == Some(&until)).map(|(_, job)| *job)
+        let now = open.filter(move |(number, _)| self.phase_of(**number) == self.phase);
+        now.filter(move |(number, _)| self.until.get(number) == Some(&until)).map(|(_, job)| *job)
+    }
+
+    /// The model comes to another part of the step.
+    pub(super) fn comes_to(&mut self, phase: StepPhase) {
+        self.phase = phase;
+    }
+
+    /// Whether consumers that wait were given leases before the inputs.
+    pub(super) fn has_leases_before_inputs(&self) -> bool {
+        self.waiters_leased.0 > 0
+    }
+
+    /// The part of the step in which a lease was made: their numbers rise.
+    fn phase_of(&self, number: u64) -> StepPhase {
+        let (before, behind) = self.waiters_leased;
+        if (self.leases.range(..number).count() as u64) < before {
+            StepPhase::Before
+        } else if (self.leases.range(number + 1..).count() as u64) < behind {
+            StepPhase::Behind
+        } else {
+            StepPhase::Inputs
+        }
     }
 
     pub(super) fn no_death_is_left(&self) -> Checked {

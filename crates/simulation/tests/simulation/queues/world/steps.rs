@@ -32,7 +32,7 @@ impl World {
         let life = (self.machine.processes(), port.life());
         let done = StepDone { spent, weight, brought, resident: resident - reserved, life, more };
         let head = batch.as_ref().map(|batch| batch.head.clone());
-        let mut evidence = Evidence::of(batch);
+        let mut evidence = Evidence::of(batch, (spent.leased_before, spent.leased_behind));
         self.counts.parked += evidence.parked;
         let step = Step { moment, inputs: &inputs, gone: &gone, more, closing: self.closing };
         let track = &mut self.model[index_of(partition)];
