@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ::streams::BlockName;
 use base::locks::locked;
 use records::LOCAL_STORAGE;
 use tokio::sync::Notify;
@@ -46,7 +47,7 @@ impl BlockQueue {
             work => work,
         };
         let queue = self.of(match &work {
-            BlockWork::Store(_) => LOCAL_STORAGE,
+            BlockWork::Store(_) | BlockWork::Sweep => LOCAL_STORAGE,
             BlockWork::Move(block) => &block.to,
             BlockWork::Delete(file) | BlockWork::Moved { from: file, .. } => &file.storage,
         });
@@ -84,6 +85,30 @@ impl BlockQueue {
 
     pub(super) fn is_unsettled(&self, file: &BlockFile) -> bool {
         locked(&self.unsettled).contains(file)
+    }
+
+    /// A block has no row any more: files of it that were brought to other storages get none.
+    pub(super) fn block_gone(&self, block: BlockName) {
+        let is_of_it = |file: &&BlockFile| file.block_name() == block;
+        let files: Vec<_> = locked(&self.unsettled).iter().filter(is_of_it).cloned().collect();
+        files.into_iter().for_each(|file| self.add(BlockWork::Delete(file)));
+    }
+
+    /// A partition was loaded. If it was before, batches were lost, and with them what they were to
+    /// delete: every storage is swept.
+    pub(super) fn partition_loaded(&self) {
+        let mut waiting = locked(&self.local.waiting);
+        if waiting.front() != Some(&BlockWork::Sweep) {
+            waiting.push_front(BlockWork::Sweep);
+        }
+        drop(waiting);
+        self.local.added.notify_one();
+        self.elsewhere.values().for_each(|queue| queue.needs_sweep.store(true, Ordering::SeqCst));
+    }
+
+    /// The local storage is swept now, for all partitions that were loaded until then.
+    pub(super) fn begin_sweep(&self) {
+        let _done = locked(&self.local.waiting).pop_front_if(|work| *work == BlockWork::Sweep);
     }
 
     /// Notes whether files may be left in a storage that no row has. Whether that was noted before.

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use super::block_moving::{BlockToMove, MovedBlock, move_block};
-use super::block_sweep::{has_row, sweep_files};
+use super::block_sweep::{row_of, sweep_files, sweep_storage};
 use super::context::StreamsContext;
 use super::input::StreamsInput;
 use crate::kernel::context::KernelContext;
@@ -43,6 +43,8 @@ pub enum BlockWork {
     },
     /// A block is gone.
     Delete(BlockFile),
+    /// A partition was loaded again: files of the local storage go that no row has.
+    Sweep,
 }
 
 /// A closed block, whose messages are durable.
@@ -271,6 +273,12 @@ pub fn do_work(store: &dyn Store, context: &StreamsContext, work: BlockWork) -> 
             }
             None
         }
+        BlockWork::Sweep => {
+            if let Err(error) = sweep_storage(store, context, LOCAL_STORAGE) {
+                warn!(%error, "files of blocks that a lost batch was to delete stay until the next start");
+            }
+            None
+        }
     }
 }
 
@@ -296,12 +304,17 @@ pub enum NotStored {
 
 /// Deletes a file once its row is gone for good. Else, where syncs come later than answers, a loss
 /// of power would bring back the row without its file. One that a row has stays, and so does one
-/// that another data directory brought to its storage: a server was restored from its backup.
+/// that another data directory brought to its storage: a server was restored from its backup. With
+/// a block that is gone, files of it go that were on their way to other storages.
 fn delete_block(store: &dyn Store, context: &StreamsContext, file: &BlockFile) -> Result<(), NotStored> {
     store.sync_committed()?;
     context.blocks.settle(file);
+    let row = row_of(store, file.block_name())?;
+    if row.is_none() {
+        context.blocks.block_gone(file.block_name());
+    }
     let is_of_another = *file.storage != *LOCAL_STORAGE && file.brought_by != store.lineage();
-    if is_of_another || has_row(store, file)? {
+    if is_of_another || row.is_some_and(|row| BlockFile::of(&row) == *file) {
         return Ok(());
     }
     let storage = context.storage(store, &file.storage).ok_or(NotStored::UnknownStorage)?;

@@ -134,8 +134,10 @@ impl StreamsContext {
     }
 
     /// A machine was loaded: readers see what is durable of its streams, and figures begin anew.
+    /// What was to be done with files may be lost.
     pub fn partition_loaded(&self, id: PartitionId, partition: &StreamPartition) {
         self.tails.partition_loaded(id);
+        self.blocks.partition_loaded();
         self.pushes.partition_loaded(id, partition.pushed());
         self.copies.partition_loaded(id, partition.copies());
         self.counts.stands(id, partition.stands());

@@ -84,11 +84,16 @@ impl Bench {
 
     /// Another process: what was only in memory is lost, and so is work on files.
     fn load(&mut self) {
-        self.held = None;
         while self.context.take_block_work().is_some() {}
+        self.load_again();
+        sweep_files(&self.store, &self.context);
+    }
+
+    /// The same process has lost the batches that are held, with their effects.
+    fn load_again(&mut self) {
+        self.held = None;
         let machine = StreamPartition::load(&self.store, id(), MEMORY).expect("readable");
         self.context.partition_loaded(id(), &machine);
-        sweep_files(&self.store, &self.context);
         self.machine = Some(machine);
     }
 

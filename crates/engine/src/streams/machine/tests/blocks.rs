@@ -59,6 +59,37 @@ fn a_file_without_a_row_goes_and_its_block_is_stored_again() {
 }
 
 #[test]
+fn a_file_goes_though_the_batch_that_was_to_delete_it_is_lost() {
+    let mut bench = Bench::new();
+    of_two(&mut bench, |_| {});
+    bench.append_new("orders", &["a", "a"]);
+    let work = bench.context.take_block_work().expect("a block is to be stored");
+    let done = do_work(&bench.store, &bench.context, work).expect("its partition is told");
+    bench.delete("orders").expect("is deleted");
+    bench.hold();
+    bench.one_step(vec![done.into_input()]);
+    bench.load_again();
+    bench.settle(Vec::new());
+    bench.work();
+    assert_eq!(bench.files(), 0);
+}
+
+#[test]
+fn a_file_whose_row_is_on_its_way_stays_when_its_partition_is_loaded_again() {
+    let mut bench = Bench::new();
+    of_two(&mut bench, |_| {});
+    bench.append_new("orders", &["a", "a"]);
+    let work = bench.context.take_block_work().expect("a block is to be stored");
+    let done = do_work(&bench.store, &bench.context, work).expect("its partition is told");
+    bench.load_again();
+    assert_eq!((bench.work(), bench.files()), (0, 1), "its messages are there");
+    bench.settle(vec![done.into_input()]);
+    bench.pass(MINUTE);
+    assert_eq!((bench.work(), bench.files(), rows(&bench)), (1, 1, (1, 0)));
+    assert_eq!(bench.all("orders"), of(1..=2, "a"));
+}
+
+#[test]
 fn old_blocks_go_with_all_that_leads_to_them() {
     let mut bench = Bench::new();
     of_two(&mut bench, |settings| settings.keep.age_ms = Some(600_000));

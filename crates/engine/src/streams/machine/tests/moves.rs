@@ -46,6 +46,13 @@ impl MovingBench {
         self.bench.work();
     }
 
+    /// Brings the next block to where it goes. What its partition is to be told.
+    fn bring_next(&self) -> StreamsInput {
+        let work = self.bench.context.take_block_work().expect("a block is to go");
+        let ended = do_work(&self.bench.store, &self.bench.context, work);
+        ended.expect("its partition is told").into_input()
+    }
+
     /// Files in the local storage, in cold, and in deep.
     fn files(&self) -> (usize, usize, usize) {
         (self.bench.files(), files_of(&self.cold, 1), files_of(&self.deep, 1))
@@ -231,6 +238,58 @@ fn a_file_that_could_not_be_deleted_goes_when_its_storage_is_back() {
     of.cold.go_away(false);
     assert_eq!(of.files(), (0, 2, 0));
     assert!(of.bench.context.look_at_storage(&of.bench.store, "cold"));
+    assert_eq!(of.files(), (0, 0, 0));
+}
+
+#[test]
+fn a_block_is_in_one_place_though_it_was_not_told_that_its_new_row_is_written() {
+    let mut of = bench();
+    of.stream("orders", 2);
+    of.bench.pass(Duration::from_secs(3_601));
+    let brought = of.bring_next();
+    of.bench.hold();
+    of.bench.one_step(vec![brought]);
+    for (batch, _lost) in of.bench.held.take().into_iter().flatten() {
+        of.bench.store.commit(batch, Box::new(|_| {}));
+    }
+    of.bench.load_again();
+    assert_eq!(of.files(), (1, 1, 0));
+    of.pass(Duration::from_secs(1));
+    assert_eq!(of.files(), (0, 1, 0));
+    of.check("orders");
+    assert_eq!(of.bench.all("orders"), super::of(1..=2, "a"));
+}
+
+#[test]
+fn a_file_that_was_brought_for_a_block_that_is_gone_goes_whatever_batch_is_lost() {
+    let mut of = bench();
+    of.stream("orders", 2);
+    of.bench.pass(Duration::from_secs(3_601));
+    let brought = of.bring_next();
+    of.bench.delete("orders").expect("is deleted");
+    of.bench.hold();
+    let _unanswered = of.bench.begin("others", vec![message("b")], None);
+    of.bench.one_step(vec![brought]);
+    of.bench.load_again();
+    assert_eq!(of.files(), (1, 1, 0));
+    assert!(of.bench.context.look_at_storage(&of.bench.store, "cold"));
+    of.pass(Duration::from_secs(1));
+    assert_eq!(of.files(), (0, 0, 0));
+}
+
+#[test]
+fn a_block_that_goes_before_it_is_brought_again_leaves_no_file() {
+    let mut of = bench();
+    of.stream("orders", 2);
+    of.bench.pass(Duration::from_secs(3_601));
+    let brought = of.bring_next();
+    of.bench.hold();
+    of.bench.one_step(vec![brought]);
+    of.bench.load_again();
+    assert!(of.bench.context.look_at_storage(&of.bench.store, "cold"));
+    assert_eq!(of.files(), (1, 1, 0), "it may be on its way");
+    of.bench.delete("orders").expect("is deleted");
+    of.pass(Duration::from_secs(1));
     assert_eq!(of.files(), (0, 0, 0));
 }
 
