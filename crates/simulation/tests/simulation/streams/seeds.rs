@@ -3,9 +3,37 @@
 use super::plan::Plan;
 use super::world::World;
 use crate::harness::counts::Counted;
-use crate::harness::seeds::Runs;
+use crate::harness::seeds::{Found, Runs};
 
 const RUNS: Runs<World> = Runs { test: "many_lives_of_streams", in_ci: 0..120, plan: Plan::of };
+
+const FOUND_BUGS: &[Found] = &[
+    Found {
+        seed: 1_795_983_468,
+        with: "steps=530 doom=0 memory_bytes=3570 read=15 disk=6 variation=2",
+        what: "the file of a stream that was deleted while it was written stayed, as the batch that was to delete it was lost",
+    },
+    Found {
+        seed: 584,
+        with: "",
+        what: "a block that was dropped while it was brought to another storage stayed there, as the batch that was to delete it was lost",
+    },
+    Found {
+        seed: 1036,
+        with: "",
+        what: "a block that was brought to another storage stayed in the first too, as nobody was told that its new row was written",
+    },
+    Found {
+        seed: 3526,
+        with: "",
+        what: "the files of old blocks stayed, as nobody was told that the batch that dropped them was written",
+    },
+];
+
+#[test]
+fn what_once_went_wrong_with_streams_stays_right() {
+    RUNS.check_found(FOUND_BUGS);
+}
 
 #[test]
 fn many_lives_of_streams_keep_every_promise() {
