@@ -43,6 +43,11 @@ const FOUND_BUGS: &[Found] = &[
         with: "resident_max=9 control=0",
         what: "what had been parked a moment ago was read in at once, and parked again, without end",
     },
+    Found {
+        seed: 1_795_984_818,
+        with: "backlog=32 resident_max=26",
+        what: "the model had jobs reserved at once that were leased at the end of the step, when others had been read",
+    },
 ];
 
 #[test]
