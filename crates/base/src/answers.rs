@@ -26,14 +26,14 @@ pub struct Wanted(Arc<AtomicUsize>);
 
 /// Somebody waits as long as this lives.
 #[derive(Debug)]
-pub struct Waits(Wanted);
+pub struct CountedWait(Wanted);
 
 impl Wanted {
     /// One more waits.
     #[must_use]
-    pub fn wait(&self) -> Waits {
+    pub fn wait(&self) -> CountedWait {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Waits(self.clone())
+        CountedWait(self.clone())
     }
 
     /// How many wait now.
@@ -43,7 +43,7 @@ impl Wanted {
     }
 }
 
-impl Drop for Waits {
+impl Drop for CountedWait {
     fn drop(&mut self) {
         let Self(Wanted(waiting)) = self;
         waiting.fetch_sub(1, Ordering::Relaxed);

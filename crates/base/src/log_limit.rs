@@ -21,18 +21,18 @@ const FORGET_EVERY: Duration = Duration::from_secs(1);
 /// The lines of a log that have one cause each.
 #[derive(Debug)]
 pub struct LogLimit<K> {
-    state: Mutex<State<K>>,
+    state: Mutex<AllowanceTable<K>>,
 }
 
 #[derive(Debug)]
-struct State<K> {
-    known: HashMap<K, Window>,
-    others: Option<Window>,
+struct AllowanceTable<K> {
+    known: HashMap<K, LogWindow>,
+    others: Option<LogWindow>,
     forgot_at: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Window {
+struct LogWindow {
     since: Instant,
     lines: u64,
     left_out: u64,
@@ -40,7 +40,7 @@ struct Window {
 
 impl<K: Eq + Hash> Default for LogLimit<K> {
     fn default() -> Self {
-        Self { state: Mutex::new(State { known: HashMap::new(), others: None, forgot_at: None }) }
+        Self { state: Mutex::new(AllowanceTable { known: HashMap::new(), others: None, forgot_at: None }) }
     }
 }
 
@@ -48,11 +48,11 @@ impl<K: Eq + Hash> LogLimit<K> {
     /// Whether a line may be written now, and how many were left out since the last one.
     pub fn take(&self, key: K, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { known, others, forgot_at } = &mut *state;
+        let AllowanceTable { known, others, forgot_at } = &mut *state;
         if known.len() >= KEYS_MAX && !known.contains_key(&key) {
             if forgot_at.is_none_or(|at| now.duration_since(at) >= FORGET_EVERY) {
                 *forgot_at = Some(now);
-                let others = others.get_or_insert_with(|| Window::at(now));
+                let others = others.get_or_insert_with(|| LogWindow::at(now));
                 known.retain(|_, window| {
                     let lasts = !window.is_over(now);
                     others.left_out += if lasts { 0 } else { window.left_out };
@@ -60,14 +60,14 @@ impl<K: Eq + Hash> LogLimit<K> {
                 });
             }
             if known.len() >= KEYS_MAX {
-                return others.get_or_insert_with(|| Window::at(now)).take(now);
+                return others.get_or_insert_with(|| LogWindow::at(now)).take(now);
             }
         }
-        known.entry(key).or_insert_with(|| Window::at(now)).take(now)
+        known.entry(key).or_insert_with(|| LogWindow::at(now)).take(now)
     }
 }
 
-impl Window {
+impl LogWindow {
     fn at(since: Instant) -> Self {
         Self { since, lines: 0, left_out: 0 }
     }

@@ -53,7 +53,7 @@ const _: () = assert!(PAYLOAD_BYTES_MAX <= u32::MAX as usize - FRAME_HEADER_BYTE
 
 /// Which segment of which log: what every frame in it must name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SegmentId {
     pub log: LogId,
     pub sequence: u32,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Place {
 /// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    pub place: Place,
+    pub place: SegmentId,
     pub first: Position,
     /// Where the frames of the segment before this one end; 0 when there was none.
     pub previous_bytes: u64,
@@ -74,7 +74,7 @@ pub(crate) struct SegmentHeader {
 
 /// Why the first bytes of a file are no segment header of this build.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum BadHeader {
+pub(crate) enum SegmentHeaderError {
     Damaged,
     Version(u32),
 }
@@ -101,19 +101,19 @@ impl SegmentHeader {
         bytes[SEGMENT_CHECKSUM_AT..SEGMENT_HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<SegmentHeader, BadHeader> {
+    pub(crate) fn decode(bytes: &[u8; SEGMENT_HEADER_BYTES]) -> Result<SegmentHeader, SegmentHeaderError> {
         let checksum = crc32c::crc32c(&bytes[..SEGMENT_CHECKSUM_AT]);
         if &bytes[..8] != SEGMENT_MAGIC || checksum != u32_at(bytes, SEGMENT_CHECKSUM_AT) {
-            return Err(BadHeader::Damaged);
+            return Err(SegmentHeaderError::Damaged);
         }
         match u32_at(bytes, 8) {
             FORMAT_VERSION => Ok(SegmentHeader {
-                place: Place { sequence: u32_at(bytes, 12), log: LogId(u64_at(bytes, 16)) },
+                place: SegmentId { sequence: u32_at(bytes, 12), log: LogId(u64_at(bytes, 16)) },
                 first: Position(u64_at(bytes, 24)),
                 previous_bytes: u64_at(bytes, 32),
                 earlier_bytes: u64_at(bytes, 40),
             }),
-            version => Err(BadHeader::Version(version)),
+            version => Err(SegmentHeaderError::Version(version)),
         }
     }
 }
@@ -146,7 +146,7 @@ pub(crate) fn frame_bytes(payload_bytes: usize) -> usize {
 /// Adds a frame to `out`. The caller keeps the payload within [`PAYLOAD_BYTES_MAX`].
 pub(crate) fn encode_frame(
     out: &mut Vec<u8>,
-    place: Place,
+    place: SegmentId,
     position: Position,
     synced_through: Position,
     payload: &[u8],
@@ -168,7 +168,7 @@ pub(crate) fn encode_frame(
 }
 
 /// The frame at the start of `bytes`, when it is a whole one of `place`.
-pub(crate) fn verify_frame(bytes: &[u8], place: Place) -> Option<Verified<'_>> {
+pub(crate) fn verify_frame(bytes: &[u8], place: SegmentId) -> Option<Verified<'_>> {
     let header = bytes.get(..FRAME_HEADER_BYTES)?;
     if &header[..4] != FRAME_MAGIC || u64_at(header, 8) != place.log.0 || u32_at(header, 32) != place.sequence
     {
@@ -192,7 +192,11 @@ pub(crate) fn verify_frame(bytes: &[u8], place: Place) -> Option<Verified<'_>> {
 /// Where the bytes end that look as if they had once been a frame of `place` at one of `positions`,
 /// at the start of `bytes`. At least two of log, segment and position are right then. What an
 /// earlier segment left in the file has one of them.
-pub(crate) fn traces_of_frame(bytes: &[u8], place: Place, positions: &RangeInclusive<u64>) -> Option<usize> {
+pub(crate) fn traces_of_frame(
+    bytes: &[u8],
+    place: SegmentId,
+    positions: &RangeInclusive<u64>,
+) -> Option<usize> {
     let header = bytes.get(..FRAME_HEADER_BYTES)?;
     let right = [
         u64_at(header, 8) == place.log.0,

@@ -25,7 +25,7 @@ mod tests;
 pub use disk::{Disk, DiskFile};
 pub use error::{LogError, VisitError};
 pub use format::PAYLOAD_BYTES_MAX;
-pub use log::{Log, LogOptions, Opened, SPARE_SEGMENTS_MAX};
+pub use log::{Log, LogOptions, OpenedLog, SPARE_SEGMENTS_MAX};
 pub use position::{LogId, Position};
 pub use real_disk::RealDisk;
 pub use recovery::{Frame, Tail};

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::distance::Distance;
 use crate::error::{LogError, VisitError, file_of};
-use crate::format::{PAYLOAD_BYTES_MAX, Place, frame_bytes};
+use crate::format::{PAYLOAD_BYTES_MAX, SegmentId, frame_bytes};
 use crate::position::{LogId, Position};
-use crate::recovery::{self, Frame, Recovered, Request, Tail};
+use crate::recovery::{self, Frame, Recovered, RecoveryRequest, Tail};
 use crate::segment::{ActiveSegment, ZerosAhead, segment_name, sequence_of};
 use crate::spare::Spares;
-use pending::Pending;
+use pending::PendingFrames;
 
 const FIRST_SEQUENCE: u32 = 1;
 
@@ -51,7 +51,7 @@ impl Default for LogOptions {
 
 /// A log that was opened.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedLog {
     /// Ready to append.
     pub log: Log,
     /// What was cut, if anything.
@@ -90,7 +90,7 @@ pub struct Log {
     sealed: VecDeque<SealedSegment>,
     active: ActiveSegment,
     spares: Spares,
-    pending: Pending,
+    pending: PendingFrames,
     end: Position,
     /// The last frame that is in its file.
     written: Position,
@@ -119,7 +119,7 @@ impl Log {
         if let Some(name) = names.iter().find(|name| sequence_of(name).is_some()) {
             return Err(LogError::AlreadyExists { file: file_of(&*disk, name) });
         }
-        let place = Place { log: id, sequence: FIRST_SEQUENCE };
+        let place = SegmentId { log: id, sequence: FIRST_SEQUENCE };
         let mut header = pending::header_bytes(place, Position::ZERO.next(), 0);
         let mut no_spares = Spares::none(0);
         let active =
@@ -140,17 +140,18 @@ impl Log {
         recorded: Position,
         replay_after: Position,
         visit: &mut dyn FnMut(Frame<'_>) -> Result<(), VisitError>,
-    ) -> Result<Opened, LogError> {
+    ) -> Result<OpenedLog, LogError> {
         // Whoever needs no frame up to a position has kept what they said: they were durable.
         let recorded = recorded.max(replay_after);
-        let mut recovered = recovery::recover(&*disk, Request { recorded, replay_after, visit })?;
+        let mut recovered = recovery::recover(&*disk, RecoveryRequest { recorded, replay_after, visit })?;
         let tail = recovered.tail.take();
-        Ok(Opened { log: Log::new(disk, options, recovered), tail })
+        Ok(OpenedLog { log: Log::new(disk, options, recovered), tail })
     }
 
     fn new(disk: Arc<dyn Disk>, options: LogOptions, recovered: Recovered) -> Log {
         let Recovered { id, sealed, active, end, ends_with_claim, distance, tail: _ } = recovered;
-        let pending = Pending::after(Place { log: id, sequence: active.sequence }, active.written, end);
+        let pending =
+            PendingFrames::after(SegmentId { log: id, sequence: active.sequence }, active.written, end);
         Log {
             disk,
             options,

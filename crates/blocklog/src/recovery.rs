@@ -48,7 +48,7 @@ pub struct Tail {
 }
 
 /// What the caller knows of the log that is opened, and what it wants from it.
-pub(crate) struct Request<'v> {
+pub(crate) struct RecoveryRequest<'v> {
     /// A position that is known to be durable.
     pub recorded: Position,
     /// Frames after this one are handed out.
@@ -86,7 +86,7 @@ impl Recovered {
 
 /// Verifies every frame, hands out those that are asked for, cuts a torn tail, and makes what is
 /// left durable.
-pub(crate) fn recover<'a>(disk: &'a dyn Disk, request: Request<'a>) -> Result<Recovered, LogError> {
+pub(crate) fn recover<'a>(disk: &'a dyn Disk, request: RecoveryRequest<'a>) -> Result<Recovered, LogError> {
     let (segments, last) = survey::segments(disk, request.replay_after)?;
     let first = segments.first().unwrap_or(&last).header.first;
     let recorded = request.recorded;
@@ -123,7 +123,7 @@ pub(crate) fn recover<'a>(disk: &'a dyn Disk, request: Request<'a>) -> Result<Re
 /// Goes through the frames in order.
 struct Replay<'v> {
     disk: &'v dyn Disk,
-    request: Request<'v>,
+    request: RecoveryRequest<'v>,
     /// The position that the next frame must have.
     next: Position,
     /// The highest `synced_through` so far; a segment claims all that is before it.
@@ -133,7 +133,7 @@ struct Replay<'v> {
 }
 
 impl<'v> Replay<'v> {
-    fn new(disk: &'v dyn Disk, first: Position, request: Request<'v>) -> Replay<'v> {
+    fn new(disk: &'v dyn Disk, first: Position, request: RecoveryRequest<'v>) -> Replay<'v> {
         Replay {
             disk,
             request,

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile, check_flat_name};
 use file::{Content, CrashOutcome};
-use random::Random;
+use random::DiskRandom;
 
 /// The error number of a device that failed.
 const EIO: i32 = 5;
@@ -55,13 +55,13 @@ pub struct DiskCounters {
 /// A simulated disk; clones are handles of the same one. See the module for what can happen to it.
 #[derive(Clone)]
 pub struct SimulatedDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
 }
 
 type FileCell = Arc<Mutex<Content>>;
 
-struct State {
-    random: Random,
+struct DiskState {
+    random: DiskRandom,
     names: BTreeMap<String, FileCell>,
     durable_names: BTreeMap<String, FileCell>,
     /// What was done to the names since the directory was synced.
@@ -91,8 +91,8 @@ struct Faults {
 impl SimulatedDisk {
     /// An empty disk.
     pub fn new(seed: u64) -> SimulatedDisk {
-        let state = State {
-            random: Random::new(seed),
+        let state = DiskState {
+            random: DiskRandom::new(seed),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
             changes: Vec::new(),
@@ -138,7 +138,7 @@ impl SimulatedDisk {
     /// The power fails. Faults that were set and did not come to pass are cleared.
     pub fn crash(&self) {
         let mut state = self.state();
-        let State { random, names, durable_names, changes, .. } = &mut *state;
+        let DiskState { random, names, durable_names, changes, .. } = &mut *state;
         let kept = random.below(changes.len() as u64 + 1) as usize;
         let survivors = match CrashOutcome::random(random) {
             CrashOutcome::LoseAll => 0,
@@ -205,7 +205,7 @@ impl SimulatedDisk {
         self.state().counters
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         // A panic elsewhere leaves no half-made change: each is made under one guard.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -233,7 +233,7 @@ impl NameChange {
     }
 }
 
-impl State {
+impl DiskState {
     fn restart(&mut self) {
         self.locks.clear();
         self.boot += 1;
@@ -250,7 +250,7 @@ impl State {
 
     fn sync_fails(&mut self) -> bool {
         self.counters.syncs += 1;
-        State::is_due(&mut self.faults.sync)
+        DiskState::is_due(&mut self.faults.sync)
     }
 
     /// How many of the bytes that a file is to grow by have room.
@@ -303,7 +303,7 @@ impl Disk for SimulatedDisk {
         if state.sync_fails() {
             return Err(io::Error::from_raw_os_error(EIO));
         }
-        let State { durable_names, changes, .. } = &mut *state;
+        let DiskState { durable_names, changes, .. } = &mut *state;
         for change in changes.drain(..) {
             change.apply(durable_names);
         }
@@ -316,7 +316,7 @@ impl Disk for SimulatedDisk {
         if !self.state().locks.insert(name.to_owned()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        Ok(Box::new(Lock { disk: self.clone(), boot, name: name.to_owned() }))
+        Ok(Box::new(SimulatedLock { disk: self.clone(), boot, name: name.to_owned() }))
     }
 
     fn path(&self) -> PathBuf {
@@ -324,13 +324,13 @@ impl Disk for SimulatedDisk {
     }
 }
 
-struct Lock {
+struct SimulatedLock {
     disk: SimulatedDisk,
     boot: u64,
     name: String,
 }
 
-impl Drop for Lock {
+impl Drop for SimulatedLock {
     fn drop(&mut self) {
         let mut state = self.disk.state();
         if state.boot == self.boot {
@@ -346,7 +346,7 @@ struct SimulatedFile {
 }
 
 impl SimulatedFile {
-    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn state(&self) -> io::Result<MutexGuard<'_, DiskState>> {
         let state = self.disk.state();
         if state.boot == self.boot {
             Ok(state)
@@ -358,7 +358,7 @@ impl SimulatedFile {
     fn change(&self, wanted_len: u64, change: impl FnOnce(&mut Content, Allowed)) -> io::Result<()> {
         let mut state = self.state()?;
         state.counters.writes += 1;
-        let fails = State::is_due(&mut state.faults.write);
+        let fails = DiskState::is_due(&mut state.faults.write);
         let part = state.random.unit();
         let length = content(&self.file).current().len() as u64;
         let growth = wanted_len.saturating_sub(length);
@@ -395,7 +395,7 @@ impl DiskFile for SimulatedFile {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let mut state = self.state()?;
         state.counters.reads += 1;
-        if State::is_due(&mut state.faults.read) {
+        if DiskState::is_due(&mut state.faults.read) {
             return Err(io::Error::from_raw_os_error(EIO));
         }
         let content = content(&self.file);

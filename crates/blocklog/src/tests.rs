@@ -9,7 +9,7 @@ mod recycling;
 
 use std::sync::Arc;
 
-use crate::{Disk, Log, LogError, LogId, LogOptions, Opened, Position, RealDisk, SimulatedDisk};
+use crate::{Disk, Log, LogError, LogId, LogOptions, OpenedLog, Position, RealDisk, SimulatedDisk};
 
 const ID: LogId = LogId(0xfee1_600d_0000_0001);
 /// Small enough for a handful of frames.
@@ -27,7 +27,7 @@ fn open_after(
     disk: &Arc<dyn Disk>,
     recorded: Position,
     replay_after: Position,
-) -> Result<(Opened, Frames), LogError> {
+) -> Result<(OpenedLog, Frames), LogError> {
     let mut frames = Vec::new();
     let opened = Log::open(disk.clone(), OPTIONS, recorded, replay_after, &mut |frame| {
         assert!(frame.synced_through < frame.position);
@@ -37,7 +37,7 @@ fn open_after(
     Ok((opened, frames))
 }
 
-fn open(disk: &Arc<dyn Disk>) -> Result<(Opened, Frames), LogError> {
+fn open(disk: &Arc<dyn Disk>) -> Result<(OpenedLog, Frames), LogError> {
     open_after(disk, Position::ZERO, Position::ZERO)
 }
 

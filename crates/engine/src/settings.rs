@@ -77,8 +77,8 @@ pub struct Settings {
 impl Settings {
     /// The part that the registry's rules depend on.
     #[must_use]
-    pub fn registry_rules(&self) -> fleet::Rules {
-        fleet::Rules { device_ids: self.device_ids, allow_private: self.allow_private }
+    pub fn registry_rules(&self) -> fleet::RegistryRules {
+        fleet::RegistryRules { device_ids: self.device_ids, allow_private: self.allow_private }
     }
 
     /// Where tests start from: HTTP alone is configured, nothing has grace, and every body is `{}`.

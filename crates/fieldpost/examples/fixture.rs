@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use simulator::api_client::{Api, ApiError};
+use simulator::api_client::{ApiClient, ApiError};
 use simulator::server::Site;
 use tokio::task::JoinHandle;
 
@@ -44,14 +44,15 @@ async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
     let server = site.start(story::PATIENCE).await?;
     story::tell(&site).await;
     let session = hold_session(&site).await?;
-    pick(&Api::new(site.http.clone(), story::PATIENCE)).await?;
-    let backup = Api::new(site.http.clone(), story::PATIENCE).any(Method::GET, "/v1/backup", None).await?;
+    pick(&ApiClient::new(site.http.clone(), story::PATIENCE)).await?;
+    let backup =
+        ApiClient::new(site.http.clone(), story::PATIENCE).any(Method::GET, "/v1/backup", None).await?;
     if backup.status != 200 {
         return Err(format!("the backup was answered {}", backup.status).into());
     }
     story::tell_late(&site, "late").await;
     let contents = contents::read(&site).await?;
-    queues::delete_the_leaving(&Api::new(site.http.clone(), story::PATIENCE)).await;
+    queues::delete_the_leaving(&ApiClient::new(site.http.clone(), story::PATIENCE)).await;
     server.kill().await?;
     session.abort();
     fs::create_dir_all(fixture)?;
@@ -68,7 +69,7 @@ async fn make(binary: &Path, fixture: &Path) -> Result<(), Box<dyn Error>> {
 
 /// A task and a campaign pick the device that has a session, and it never answers. Then the
 /// campaign is paused, and nobody listens where the task's end is told.
-async fn pick(api: &Api) -> Result<(), ApiError> {
+async fn pick(api: &ApiClient) -> Result<(), ApiError> {
     let asked = json!({"payload": {"do": "ping"}, "count": 1, "answer_timeout": "1s"});
     let mut campaign = asked.clone();
     campaign["id"] = "ping".into();
@@ -101,7 +102,7 @@ async fn hold_session(site: &Site) -> Result<JoinHandle<()>, ApiError> {
         while events.poll().await.is_ok() {}
     });
     let is_there = |device: &Value| device["state"]["connected"] == true;
-    let _there: Value = Api::new(site.http.clone(), story::PATIENCE)
+    let _there: Value = ApiClient::new(site.http.clone(), story::PATIENCE)
         .until("/v1/devices/quiet", story::PATIENCE, is_there)
         .await?;
     Ok(session)

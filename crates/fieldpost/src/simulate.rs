@@ -17,7 +17,7 @@ use std::error::Error;
 use std::io::{self, Write, stdout};
 use std::process::ExitCode;
 
-use simulator::registration::{Imported, import_devices};
+use simulator::registration::{ImportTotals, import_devices};
 
 use account::Account;
 use commands::CommandOrder;
@@ -137,7 +137,7 @@ fn make_room(connections: u32) -> Result<(), Failure> {
     )))
 }
 
-async fn register(order: &Order, screen: &mut ProgressScreen) -> Result<Option<Imported>, Failure> {
+async fn register(order: &Order, screen: &mut ProgressScreen) -> Result<Option<ImportTotals>, Failure> {
     let Some((address, registration)) = &order.registering else { return Ok(None) };
     let access = order.access.clone();
     let endpoint = address.reach(access, order.ca.as_deref()).await.map_err(Failure::Unreachable)?;
@@ -146,7 +146,7 @@ async fn register(order: &Order, screen: &mut ProgressScreen) -> Result<Option<I
     let imported = import_devices(&endpoint, &order.devices, registration, advanced).await;
     let told = |error: io::Error| Failure::Other(format!("{address} registers no devices: {error}").into());
     let imported = imported.map_err(told)?;
-    let Imported { created, updated, rejected, first_rejection } = &imported;
+    let ImportTotals { created, updated, rejected, first_rejection } = &imported;
     if *rejected == all {
         let why = first_rejection.as_deref().unwrap_or("no reason was given");
         return Err(Failure::Other(format!("no device was registered, the first because of {why}").into()));

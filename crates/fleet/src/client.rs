@@ -6,7 +6,7 @@ use base::{ClientId, Incarnation, Problem, Timestamp};
 use records::Client;
 
 use crate::device::check_stays;
-use crate::{Patch, Refusal, Rules, check_url, id, text};
+use crate::{Patch, RegistryRefusal, RegistryRules, check_url, id, text};
 
 /// Shortest secret, in bytes, as Standard Webhooks recommends.
 pub const SECRET_BYTES_MIN: usize = 24;
@@ -66,7 +66,7 @@ impl NewClient {
     /// `invalid_id`, `too_long`, `invalid_url`, `private_address` or `invalid_secret`.
     pub fn register(
         self,
-        rules: &Rules,
+        rules: &RegistryRules,
         made: &Made,
         incarnation: Incarnation,
         created_at: Timestamp,
@@ -104,7 +104,7 @@ pub fn checked_secret(secret: Vec<u8>) -> Result<Vec<u8>, Problem> {
         "secret has {} bytes; it may have {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}, as base64 behind \"whsec_\"",
         secret.len()
     );
-    Err(Refusal::InvalidSecret.problem(detail))
+    Err(RegistryRefusal::InvalidSecret.problem(detail))
 }
 
 /// A change of a client, as a JSON merge patch says it.
@@ -128,7 +128,7 @@ impl ClientPatch {
     /// # Errors
     /// `cannot_change`, `cannot_clear`, `too_long`, `invalid_url` or `private_address`; then
     /// nothing changes.
-    pub fn merged(self, rules: &Rules, present: &Client) -> Result<Client, Problem> {
+    pub fn merged(self, rules: &RegistryRules, present: &Client) -> Result<Client, Problem> {
         check_stays("id", &self.id, present.id.as_str())?;
         let mut client = present.clone();
         if let Some(name) = named("name", self.name)? {
@@ -155,7 +155,7 @@ fn named<T>(field: &str, change: Patch<T>) -> Result<Option<T>, Problem> {
         Patch::Set(value) => Ok(Some(value)),
         Patch::Clear => {
             let detail = format!("{field} cannot be null; leave it out to keep it");
-            Err(Refusal::CannotClear.problem(detail))
+            Err(RegistryRefusal::CannotClear.problem(detail))
         }
     }
 }
@@ -164,7 +164,8 @@ fn named<T>(field: &str, change: Patch<T>) -> Result<Option<T>, Problem> {
 mod tests {
     use super::*;
 
-    const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
+    const RULES: RegistryRules =
+        RegistryRules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
     const MADE: Made = Made { id: [0, 1, 2, 3, 4, 5, 6, 255], secret: [9; 32] };
 
     fn asked() -> NewClient {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{Attended, DeviceId, Incarnation, Kind, Problem, Timestamp};
 use records::{DeviceProfile, DeviceSlot, PaceOverride};
 
-use crate::{LabelChange, PaceChange, Patch, Refusal, Rules, id, interval, label, text};
+use crate::{LabelChange, PaceChange, Patch, RegistryRefusal, RegistryRules, id, interval, label, text};
 
 /// A device as a caller asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl NewDevice {
     /// # Errors
     /// `invalid_id`, `invalid_kind`, `too_long`, `invalid_label`, `too_many_labels`,
     /// `invalid_interval` or `invalid_pace`.
-    pub fn check(self, rules: &Rules) -> Result<CheckedDevice, Problem> {
+    pub fn check(self, rules: &RegistryRules) -> Result<CheckedDevice, Problem> {
         let id = id::device_id(&self.id, rules.device_ids)?;
         self.check_but_id(id)
     }
@@ -177,14 +177,15 @@ pub(crate) fn check_stays(field: &str, change: &Patch<String>, present: &str) ->
         return Ok(());
     }
     let detail = format!("{field} is {present:?} and cannot change; delete and register anew instead");
-    Err(Refusal::CannotChange.problem(detail))
+    Err(RegistryRefusal::CannotChange.problem(detail))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
+    const RULES: RegistryRules =
+        RegistryRules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
 
     fn pair(key: &str, value: &str) -> (String, String) {
         (key.to_owned(), value.to_owned())

@@ -3,7 +3,7 @@
 use base::limits::{CLIENT_ID_CHARS_MAX, DEVICE_ID_CHARS_MAX, KIND_CHARS_MAX};
 use base::{ClientId, DeviceId, DeviceIdAlphabet, DeviceIdForm, Kind, Problem};
 
-use crate::Refusal;
+use crate::RegistryRefusal;
 
 /// The id of a device that is to be registered.
 ///
@@ -11,7 +11,7 @@ use crate::Refusal;
 /// `invalid_id` when it is not of that form; it names the setting that says so.
 pub fn device_id(text: &str, form: DeviceIdForm) -> Result<DeviceId, Problem> {
     let id = DeviceId::new(text);
-    id.filter(|id| form.admits(id)).ok_or_else(|| Refusal::InvalidId.problem(not_an_id(text, form)))
+    id.filter(|id| form.admits(id)).ok_or_else(|| RegistryRefusal::InvalidId.problem(not_an_id(text, form)))
 }
 
 fn not_an_id(text: &str, form: DeviceIdForm) -> String {
@@ -40,7 +40,7 @@ pub fn client_id(text: &str) -> Result<ClientId, Problem> {
             "{} is not a client id; an id is 1 to {CLIENT_ID_CHARS_MAX} ASCII letters, digits, '_' and '-'",
             shown(text)
         );
-        Refusal::InvalidId.problem(detail)
+        RegistryRefusal::InvalidId.problem(detail)
     })
 }
 
@@ -55,7 +55,7 @@ pub fn kind(text: &str) -> Result<Kind, Problem> {
              lower-case letters, digits, '_' and '-'",
             shown(text)
         );
-        Refusal::InvalidKind.problem(detail)
+        RegistryRefusal::InvalidKind.problem(detail)
     })
 }
 

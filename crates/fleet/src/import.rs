@@ -8,7 +8,7 @@ use base::{Attended, ClientId, DeviceId, Incarnation, Kind, Problem, Timestamp};
 use records::DeviceProfile;
 
 use crate::device::check_stays;
-use crate::{CheckedDevice, NewDevice, Patch, Refusal, Registration, Rules, id};
+use crate::{CheckedDevice, NewDevice, Patch, Registration, RegistryRefusal, RegistryRules, id};
 
 /// A device as a line describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl ImportDevice {
     /// # Errors
     /// As [`NewDevice::check`], but for the form that the settings ask of a new id: see
     /// [`crate::device_id`]; `invalid_id` for a client's id; `too_many_links`.
-    pub fn check(self, rules: &Rules) -> Result<CheckedImport, Problem> {
+    pub fn check(self, rules: &RegistryRules) -> Result<CheckedImport, Problem> {
         let names_kind = self.device.kind.is_some();
         let clients = self.clients.map(|ids| checked_clients(&ids)).transpose()?;
         // A device that is registered may have an id of before the settings; who imports a new one
@@ -50,7 +50,7 @@ fn checked_clients(ids: &[String]) -> Result<Vec<ClientId>, Problem> {
         }
         if clients.len() == CLIENTS_PER_DEVICE_MAX {
             let detail = format!("a device may have at most {CLIENTS_PER_DEVICE_MAX} clients");
-            return Err(Refusal::TooManyLinks.problem(detail));
+            return Err(RegistryRefusal::TooManyLinks.problem(detail));
         }
         clients.push(client);
     }
@@ -129,7 +129,8 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
+    const RULES: RegistryRules =
+        RegistryRules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
 
     fn line(labels: &[(&str, &str)], clients: Option<&[&str]>) -> CheckedImport {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

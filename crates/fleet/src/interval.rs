@@ -6,7 +6,7 @@ use base::Problem;
 use base::duration::{self, DURATION_MAX};
 use base::limits::REPORT_INTERVAL_MS_MIN;
 
-use crate::Refusal;
+use crate::RegistryRefusal;
 
 /// A device's report interval, in milliseconds as it is kept.
 ///
@@ -23,7 +23,7 @@ pub fn report_interval_ms(interval: Duration) -> Result<u64, Problem> {
         duration::format(shortest),
         duration::format(DURATION_MAX)
     );
-    Err(Refusal::InvalidInterval.problem(detail))
+    Err(RegistryRefusal::InvalidInterval.problem(detail))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use base::Problem;
 use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX};
 
-use crate::Refusal;
+use crate::RegistryRefusal;
 use crate::id::shown;
 
 /// What a merge patch says of one label: its new value, or `None` where the label goes.
@@ -15,7 +15,7 @@ pub(crate) fn checked(mut labels: Vec<(String, String)>) -> Result<Vec<(String, 
     labels.sort_unstable();
     if let Some(twice) = labels.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         let detail = format!("label {:?} is there twice; a key may be there once", twice[0].0);
-        return Err(Refusal::InvalidLabel.problem(detail));
+        return Err(RegistryRefusal::InvalidLabel.problem(detail));
     }
     check_count(labels.len())?;
     Ok(labels)
@@ -50,7 +50,7 @@ fn check_count(count: usize) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("the device would have {count} labels; it may have at most {LABELS_MAX}");
-    Err(Refusal::TooManyLabels.problem(detail))
+    Err(RegistryRefusal::TooManyLabels.problem(detail))
 }
 
 fn check(key: &str, value: &str) -> Result<(), Problem> {
@@ -60,14 +60,14 @@ fn check(key: &str, value: &str) -> Result<(), Problem> {
              {LABEL_KEY_CHARS_MAX} lower-case letters, digits, '_', '.' and '-'",
             shown(key)
         );
-        return Err(Refusal::InvalidLabel.problem(detail));
+        return Err(RegistryRefusal::InvalidLabel.problem(detail));
     }
     if value.len() > LABEL_VALUE_BYTES_MAX {
         let detail = format!(
             "the value of label {key:?} has {} bytes; it may have at most {LABEL_VALUE_BYTES_MAX}",
             value.len()
         );
-        return Err(Refusal::InvalidLabel.problem(detail));
+        return Err(RegistryRefusal::InvalidLabel.problem(detail));
     }
     Ok(())
 }

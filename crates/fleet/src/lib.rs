@@ -29,14 +29,14 @@ pub use label::LabelChange;
 pub use link::{Linked, link, sweep, unlink};
 pub use pace::PaceChange;
 pub use patch::Patch;
-pub use refusal::Refusal;
+pub use refusal::RegistryRefusal;
 pub use selection::{Selectable, Selection};
 pub use url::{check_url, check_url_of_portal};
 pub use value::check_value;
 
 /// The settings that the registry's rules depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct RegistryRules {
     /// The ids that devices may be registered with: `devices.id_max_len`, `devices.id_chars`.
     pub device_ids: base::DeviceIdForm,
     /// Whether a client's URL may name a private address: `notify.allow_private`.

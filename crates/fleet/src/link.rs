@@ -5,7 +5,7 @@ use base::limits::CLIENTS_PER_DEVICE_MAX;
 use base::{Incarnation, Problem};
 use records::DeviceProfile;
 
-use crate::Refusal;
+use crate::RegistryRefusal;
 
 /// What linking changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub fn link(profile: &mut DeviceProfile, client: Incarnation) -> Result<Linked, 
             profile.id,
             profile.clients.len()
         );
-        return Err(Refusal::TooManyLinks.problem(detail));
+        return Err(RegistryRefusal::TooManyLinks.problem(detail));
     }
     profile.clients.push(client);
     Ok(Linked::Added)

@@ -6,7 +6,7 @@ use base::limits::{COMMAND_GAP_MS_MAX, COMMANDS_IN_FLIGHT_MAX};
 use base::{Problem, duration};
 use records::PaceOverride;
 
-use crate::{Patch, Refusal};
+use crate::{Patch, RegistryRefusal};
 
 /// What a caller asks for: how commands go to one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl PaceChange {
 fn in_flight(count: u64) -> Result<u32, Problem> {
     let wrong = || {
         let detail = format!("commands.window is {count}; it may be from 1 to {COMMANDS_IN_FLIGHT_MAX}");
-        Refusal::InvalidPace.problem(detail)
+        RegistryRefusal::InvalidPace.problem(detail)
     };
     u32::try_from(count).ok().filter(|count| (1..=COMMANDS_IN_FLIGHT_MAX).contains(count)).ok_or_else(wrong)
 }
@@ -45,7 +45,7 @@ fn gap_ms(gap: Duration) -> Result<u64, Problem> {
         return Ok(u64::try_from(gap.as_millis()).expect("an hour of milliseconds fits"));
     }
     let (gap, longest) = (duration::format(gap), duration::format(longest));
-    Err(Refusal::InvalidPace.problem(format!("commands.gap is {gap}; it may be up to {longest}")))
+    Err(RegistryRefusal::InvalidPace.problem(format!("commands.gap is {gap}; it may be up to {longest}")))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use base::Problem;
 
 /// Why the registry refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Refusal {
+pub enum RegistryRefusal {
     /// A device or client id is too long or has characters that ids do not have.
     InvalidId,
     /// A kind is not `[a-z][a-z0-9_-]{0,31}`.
@@ -45,7 +45,7 @@ pub enum Refusal {
     BadPlace,
 }
 
-impl Refusal {
+impl RegistryRefusal {
     /// Every refusal.
     pub const ALL: [Self; 17] = [
         Self::InvalidId,
@@ -114,13 +114,13 @@ mod tests {
 
     #[test]
     fn every_code_is_a_snake_case_word_of_its_own() {
-        let mut codes: Vec<_> = Refusal::ALL.iter().map(|refusal| refusal.code()).collect();
+        let mut codes: Vec<_> = RegistryRefusal::ALL.iter().map(|refusal| refusal.code()).collect();
         assert!(
             codes.iter().all(|code| code.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')),
             "{codes:?}"
         );
         codes.sort_unstable();
         codes.dedup();
-        assert_eq!(codes.len(), Refusal::ALL.len());
+        assert_eq!(codes.len(), RegistryRefusal::ALL.len());
     }
 }

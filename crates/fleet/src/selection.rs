@@ -13,7 +13,7 @@ use std::fmt;
 use base::Problem;
 use records::Connection;
 
-use crate::Refusal;
+use crate::RegistryRefusal;
 use crate::label::is_key;
 
 pub use parse::SELECTOR_BYTES_MAX;
@@ -108,7 +108,7 @@ impl Selection {
         if read != *self {
             let detail = "a label of the setting [fleet] place is named like a built-in key: kind, connection, \
                           connected, answering or client";
-            return Err(Refusal::BadPlace.problem(detail));
+            return Err(RegistryRefusal::BadPlace.problem(detail));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use base::Problem;
 use base::limits::TEXT_CHARS_MAX;
 
-use crate::Refusal;
+use crate::RegistryRefusal;
 
 /// The text, if it is short enough.
 pub(crate) fn checked(field: &str, text: String) -> Result<String, Problem> {
@@ -12,7 +12,7 @@ pub(crate) fn checked(field: &str, text: String) -> Result<String, Problem> {
         return Ok(text);
     }
     let detail = format!("{field} has {chars} characters; it may have at most {TEXT_CHARS_MAX}");
-    Err(Refusal::TooLong.problem(detail))
+    Err(RegistryRefusal::TooLong.problem(detail))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use ::url::{Host, Url};
 use base::limits::URL_CHARS_MAX;
 use base::{Problem, address};
 
-use crate::Refusal;
+use crate::RegistryRefusal;
 
 /// Whether notifications may be posted to `text`.
 ///
@@ -20,7 +20,7 @@ pub fn check_url(text: &str, allow_private: bool) -> Result<(), Problem> {
     let chars = text.chars().count();
     if chars > URL_CHARS_MAX {
         let detail = format!("url has {chars} characters; it may have at most {URL_CHARS_MAX}");
-        return Err(Refusal::TooLong.problem(detail));
+        return Err(RegistryRefusal::TooLong.problem(detail));
     }
     let url = plain(text)?;
     let literal = match url.host() {
@@ -33,7 +33,7 @@ pub fn check_url(text: &str, allow_private: bool) -> Result<(), Problem> {
         let detail = format!(
             "url names {literal}, which is not a public address; use one, or let the server set notify.allow_private"
         );
-        return Err(Refusal::PrivateAddress.problem(detail));
+        return Err(RegistryRefusal::PrivateAddress.problem(detail));
     }
     Ok(())
 }
@@ -58,7 +58,7 @@ pub fn check_url_of_portal(text: &str, present: &str, allow_private: bool) -> Re
     }
     check_url(text, false)?;
     match given {
-        Some((Host::Domain(name), _)) => Err(Refusal::PrivateAddress.problem(format!(
+        Some((Host::Domain(name), _)) => Err(RegistryRefusal::PrivateAddress.problem(format!(
             "url names {name}, which may lead to a private address; because this server allows those, a portal may name a public address, or stay at the client's present host and port"
         ))),
         _ => Ok(()),
@@ -87,7 +87,7 @@ fn plain(text: &str) -> Result<Url, Problem> {
 }
 
 fn invalid(what: &str) -> Problem {
-    Refusal::InvalidUrl.problem(format!("url {what}; it should look like https://example.com/path"))
+    RegistryRefusal::InvalidUrl.problem(format!("url {what}; it should look like https://example.com/path"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use base::limits::VALUE_BYTES_MAX;
 use base::{Kind, Problem, Value};
 
-use crate::Refusal;
+use crate::RegistryRefusal;
 
 /// Whether a device of `kind` may have `value`: a lock the numbers 0 and 1, every other kind what
 /// is not too large.
@@ -18,11 +18,11 @@ pub fn check_value(kind: &Kind, value: &Value) -> Result<(), Problem> {
             "the value has {} bytes as compact JSON; it may have at most {VALUE_BYTES_MAX}",
             text.len()
         );
-        return Err(Refusal::ValueTooLarge.problem(detail));
+        return Err(RegistryRefusal::ValueTooLarge.problem(detail));
     }
     if kind.is_lock() && !value.is_bit() {
         let detail = "the value of a lock is the number 0 or the number 1";
-        return Err(Refusal::ValueNotAllowed.problem(detail));
+        return Err(RegistryRefusal::ValueNotAllowed.problem(detail));
     }
     Ok(())
 }

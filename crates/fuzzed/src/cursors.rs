@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::server::{LOCK, Server, with_server};
+use crate::server::{FuzzedServer, LOCK, with_server};
 
 const NDJSON: &str = "application/x-ndjson";
 /// Lists that have a page behind their first one.
@@ -24,7 +24,7 @@ const LISTS: [&str; 7] = [
 /// Asks every list to go on at the text, and at a genuine cursor that the input changes.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    with_server(2, async |server: &Server| {
+    with_server(2, async |server: &FuzzedServer| {
         fill(server).await;
         let mut given = Vec::new();
         for list in LISTS {
@@ -40,7 +40,7 @@ pub fn run(data: &[u8]) {
 }
 
 /// So much that each list has several items.
-async fn fill(server: &Server) {
+async fn fill(server: &FuzzedServer) {
     let devices = "{\"id\":\"a\",\"labels\":{\"site\":\"1\"}}\n{\"id\":\"b\",\"labels\":{\"site\":\"1\"}}\n\
                    {\"id\":\"c\",\"labels\":{\"site\":\"1\"}}";
     assert_eq!(server.post("/v1/devices/import", NDJSON, &[devices.as_bytes()]).await.count("created"), 3);
@@ -58,7 +58,7 @@ async fn fill(server: &Server) {
 }
 
 /// Every cursor that a list gives.
-async fn cursors_of(server: &Server, list: &str) -> BTreeSet<String> {
+async fn cursors_of(server: &FuzzedServer, list: &str) -> BTreeSet<String> {
     let mut given = BTreeSet::new();
     let mut path = format!("{list}limit=1");
     loop {
@@ -81,7 +81,7 @@ fn changed(given: &[BTreeSet<String>], data: &[u8]) -> Option<String> {
     String::from_utf8(cursor).ok()
 }
 
-async fn check(server: &Server, list: &str, own: &BTreeSet<String>, cursor: &str) {
+async fn check(server: &FuzzedServer, list: &str, own: &BTreeSet<String>, cursor: &str) {
     let mut path = format!("{list}limit=1&cursor=");
     for byte in cursor.bytes() {
         write!(path, "%{byte:02X}").expect("a String takes all text");

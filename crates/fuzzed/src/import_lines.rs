@@ -7,7 +7,7 @@ use base::limits::REJECTIONS_LISTED_MAX;
 
 use crate::pieces;
 use crate::report_lines::lines_of;
-use crate::server::{Server, with_server};
+use crate::server::{FuzzedServer, with_server};
 
 const NDJSON: &str = "application/x-ndjson";
 const PIECES_MAX: u64 = 256;
@@ -16,7 +16,7 @@ const DEVICES_AT_FIRST: usize = 2;
 
 /// Imports the body twice.
 pub fn run(data: &[u8]) {
-    with_server(2, async |server: &Server| {
+    with_server(2, async |server: &FuzzedServer| {
         let first = server.post("/v1/devices/import", NDJSON, &pieces::cut(data, PIECES_MAX)).await;
         assert_eq!(first.status, 200, "lines are refused one by one: {first:?}");
         let [created, updated, rejected] =
@@ -38,7 +38,7 @@ pub fn run(data: &[u8]) {
 }
 
 /// The list of devices shows what was created.
-async fn check_list(server: &Server, created: u64) {
+async fn check_list(server: &FuzzedServer, created: u64) {
     let list = server.get("/v1/devices?limit=1000").await;
     let shown = list.body["items"].as_array().map_or(0, Vec::len);
     assert_eq!(shown, (DEVICES_AT_FIRST + created as usize).min(1_000), "{list:?}");

@@ -32,7 +32,7 @@ mod binary {
 
 /// A target: its name, which is also that of its corpus, and its body.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct FuzzTarget {
     /// As in `fuzz/fuzz_targets` and `fuzz/corpus`.
     pub name: &'static str,
     /// Panics where an answer is wrong.
@@ -40,15 +40,15 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 10] = [
-    Target { name: "cursors", run: cursors::run },
-    Target { name: "import_lines", run: import_lines::run },
-    Target { name: "log_recovery", run: log_recovery::run },
-    Target { name: "mqtt", run: mqtt::run },
-    Target { name: "report_lines", run: report_lines::run },
-    Target { name: "reports", run: reports::run },
-    Target { name: "settings", run: settings::run },
-    Target { name: "stored", run: stored::run },
-    Target { name: "stream_blocks", run: stream_blocks::run },
-    Target { name: "webhook_answers", run: webhook_answers::run },
+pub const TARGETS: [FuzzTarget; 10] = [
+    FuzzTarget { name: "cursors", run: cursors::run },
+    FuzzTarget { name: "import_lines", run: import_lines::run },
+    FuzzTarget { name: "log_recovery", run: log_recovery::run },
+    FuzzTarget { name: "mqtt", run: mqtt::run },
+    FuzzTarget { name: "report_lines", run: report_lines::run },
+    FuzzTarget { name: "reports", run: reports::run },
+    FuzzTarget { name: "settings", run: settings::run },
+    FuzzTarget { name: "stored", run: stored::run },
+    FuzzTarget { name: "stream_blocks", run: stream_blocks::run },
+    FuzzTarget { name: "webhook_answers", run: webhook_answers::run },
 ];

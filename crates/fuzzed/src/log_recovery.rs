@@ -26,7 +26,7 @@ const CHANGES_MAX: usize = 24;
 type Frames = Vec<(Position, Vec<u8>)>;
 
 /// A log as it was closed.
-struct Written {
+struct ClosedLog {
     files: BTreeMap<String, Vec<u8>>,
     frames: Frames,
     durable: Position,
@@ -34,7 +34,7 @@ struct Written {
 
 /// Changes the files and opens the log.
 pub fn run(data: &[u8]) {
-    static WRITTEN: OnceLock<Written> = OnceLock::new();
+    static WRITTEN: OnceLock<ClosedLog> = OnceLock::new();
     let written = WRITTEN.get_or_init(write);
     let Some((choice, changes)) = data.split_first() else { return };
     let recorded = if choice & 1 == 0 { Position::ZERO } else { written.durable };
@@ -52,7 +52,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn write() -> Written {
+fn write() -> ClosedLog {
     let simulated = SimulatedDisk::new(1);
     let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
     let mut log = Log::create(disk.clone(), OPTIONS, LogId(7)).expect("an empty disk takes a log");
@@ -76,7 +76,7 @@ fn write() -> Written {
         let bytes = simulated.durable(&name).unwrap_or_default();
         (name, bytes)
     };
-    Written { files: names.into_iter().map(read).collect(), frames, durable }
+    ClosedLog { files: names.into_iter().map(read).collect(), frames, durable }
 }
 
 fn disk_with(files: &BTreeMap<String, Vec<u8>>) -> SimulatedDisk {

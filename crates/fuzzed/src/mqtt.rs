@@ -22,7 +22,7 @@ use tokio::task::yield_now;
 use tokio_util::codec::Decoder;
 
 use crate::pieces;
-use crate::server::{LOCK, Server, with_server};
+use crate::server::{FuzzedServer, LOCK, with_server};
 
 /// How long a session waits for its client at most, so that its end is seen as well.
 const SESSION_EXPIRY_MAX: Duration = Duration::from_secs(4);
@@ -87,7 +87,7 @@ fn check_that_nothing_is_left(metrics: &Registry) {
     }
 }
 
-async fn check_that_others_are_served(dialogues: &Dialogues, server: &Server) {
+async fn check_that_others_are_served(dialogues: &Dialogues, server: &FuzzedServer) {
     let state = format!("dev/lock/{LOCK}/state");
     let mut bytes = b"\x10\x12\0\x04MQTT\x04\x02\0\0\0\x06polite".to_vec();
     bytes.extend_from_slice(&[0x32, 2 + state.len() as u8 + 2 + 1, 0, state.len() as u8]);
@@ -146,28 +146,29 @@ impl Heard {
             assert!(agree, "answers of type {kind}: owed {owed_ids:?}, given {given:?}");
             assert!(!whole || given.len() == owed_ids.len(), "type {kind}: {owed_ids:?}, {given:?}");
         }
-        let known =
-            |answer: &Answer| answer.kind == 14 || owed.answers.iter().any(|(kind, _)| *kind == answer.kind);
+        let known = |answer: &AnswerPacket| {
+            answer.kind == 14 || owed.answers.iter().any(|(kind, _)| *kind == answer.kind)
+        };
         assert!(answers.iter().all(known), "nothing else is said: {:x?}", self.bytes);
         let goodbyes = answers.iter().filter(|answer| answer.kind == 14).count();
         let last = answers.last().is_some_and(|answer| answer.kind == 14);
         assert!(goodbyes == usize::from(last), "a DISCONNECT is the last word: {:x?}", self.bytes);
     }
 
-    fn id_of(&self, answer: &Answer) -> u16 {
+    fn id_of(&self, answer: &AnswerPacket) -> u16 {
         let body = &self.bytes[answer.body.clone()];
         body.first_chunk().map_or(0, |id| u16::from_be_bytes(*id))
     }
 }
 
 /// A packet of ours: its type, and where its body is.
-struct Answer {
+struct AnswerPacket {
     kind: u8,
     body: Range<usize>,
 }
 
 /// Cuts what was heard into packets; all of it must be whole ones.
-fn answers_in(bytes: &[u8]) -> Vec<Answer> {
+fn answers_in(bytes: &[u8]) -> Vec<AnswerPacket> {
     let mut answers = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -182,7 +183,7 @@ fn answers_in(bytes: &[u8]) -> Vec<Answer> {
                 break;
             }
         }
-        answers.push(Answer { kind, body: at..at + length });
+        answers.push(AnswerPacket { kind, body: at..at + length });
         at += length;
     }
     assert_eq!(at, bytes.len(), "the last answer is whole: {bytes:x?}");
@@ -205,7 +206,7 @@ const UNSUBACK: usize = 4;
 const PINGRESP: usize = 5;
 
 /// What a packet is owed: which answer under which id; nothing; or nothing more at all.
-enum Due {
+enum OwedAnswer {
     Answer(usize, u16),
     Nothing,
     End,
@@ -232,12 +233,12 @@ impl Owed {
         owed
     }
 
-    fn read(&mut self, mut next: impl FnMut() -> Result<Option<Due>, ()>) {
+    fn read(&mut self, mut next: impl FnMut() -> Result<Option<OwedAnswer>, ()>) {
         loop {
             match next() {
-                Ok(Some(Due::Answer(answer, id))) => self.answers[answer].1.push(id),
-                Ok(Some(Due::Nothing)) => {}
-                Ok(Some(Due::End) | None) => {
+                Ok(Some(OwedAnswer::Answer(answer, id))) => self.answers[answer].1.push(id),
+                Ok(Some(OwedAnswer::Nothing)) => {}
+                Ok(Some(OwedAnswer::End) | None) => {
                     self.is_whole = true;
                     return;
                 }
@@ -252,34 +253,34 @@ fn answers_header(said: &[u8]) -> usize {
     1 + said.iter().skip(1).take_while(|byte| **byte & 0x80 != 0).count() + 1
 }
 
-fn due_for(qos: QoS, packet_id: u16) -> Due {
+fn due_for(qos: QoS, packet_id: u16) -> OwedAnswer {
     match qos {
-        QoS::AtMostOnce => Due::Nothing,
-        QoS::AtLeastOnce => Due::Answer(PUBACK, packet_id),
-        QoS::ExactlyOnce => Due::Answer(PUBREC, packet_id),
+        QoS::AtMostOnce => OwedAnswer::Nothing,
+        QoS::AtLeastOnce => OwedAnswer::Answer(PUBACK, packet_id),
+        QoS::ExactlyOnce => OwedAnswer::Answer(PUBREC, packet_id),
     }
 }
 
-fn due_v5(packet: &v5::Packet) -> Due {
+fn due_v5(packet: &v5::Packet) -> OwedAnswer {
     match packet {
         v5::Packet::Publish(publish) => due_for(publish.qos, publish.packet_id.map_or(0, Into::into)),
-        v5::Packet::PublishRelease(release) => Due::Answer(PUBCOMP, release.packet_id.into()),
-        v5::Packet::Subscribe(subscribe) => Due::Answer(SUBACK, subscribe.packet_id.into()),
-        v5::Packet::Unsubscribe(unsubscribe) => Due::Answer(UNSUBACK, unsubscribe.packet_id.into()),
-        v5::Packet::PingRequest => Due::Answer(PINGRESP, 0),
-        v5::Packet::Disconnect(_) => Due::End,
-        _ => Due::Nothing,
+        v5::Packet::PublishRelease(release) => OwedAnswer::Answer(PUBCOMP, release.packet_id.into()),
+        v5::Packet::Subscribe(subscribe) => OwedAnswer::Answer(SUBACK, subscribe.packet_id.into()),
+        v5::Packet::Unsubscribe(unsubscribe) => OwedAnswer::Answer(UNSUBACK, unsubscribe.packet_id.into()),
+        v5::Packet::PingRequest => OwedAnswer::Answer(PINGRESP, 0),
+        v5::Packet::Disconnect(_) => OwedAnswer::End,
+        _ => OwedAnswer::Nothing,
     }
 }
 
-fn due_v3(packet: &v3::Packet) -> Due {
+fn due_v3(packet: &v3::Packet) -> OwedAnswer {
     match packet {
         v3::Packet::Publish(publish) => due_for(publish.qos, publish.packet_id.map_or(0, Into::into)),
-        v3::Packet::PublishRelease { packet_id } => Due::Answer(PUBCOMP, (*packet_id).into()),
-        v3::Packet::Subscribe { packet_id, .. } => Due::Answer(SUBACK, (*packet_id).into()),
-        v3::Packet::Unsubscribe { packet_id, .. } => Due::Answer(UNSUBACK, (*packet_id).into()),
-        v3::Packet::PingRequest => Due::Answer(PINGRESP, 0),
-        v3::Packet::Disconnect => Due::End,
-        _ => Due::Nothing,
+        v3::Packet::PublishRelease { packet_id } => OwedAnswer::Answer(PUBCOMP, (*packet_id).into()),
+        v3::Packet::Subscribe { packet_id, .. } => OwedAnswer::Answer(SUBACK, (*packet_id).into()),
+        v3::Packet::Unsubscribe { packet_id, .. } => OwedAnswer::Answer(UNSUBACK, (*packet_id).into()),
+        v3::Packet::PingRequest => OwedAnswer::Answer(PINGRESP, 0),
+        v3::Packet::Disconnect => OwedAnswer::End,
+        _ => OwedAnswer::Nothing,
     }
 }

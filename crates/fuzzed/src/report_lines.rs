@@ -8,14 +8,14 @@ use base::limits::{NDJSON_LINE_BYTES_MAX, REJECTIONS_LISTED_MAX};
 use gateway::decode::{self, Rules};
 
 use crate::pieces;
-use crate::server::{BEGIN, Server, with_server};
+use crate::server::{BEGIN, FuzzedServer, with_server};
 
 const NDJSON: &str = "application/x-ndjson";
 const PIECES_MAX: u64 = 256;
 
 /// Posts the body, whole and in pieces.
 pub fn run(data: &[u8]) {
-    with_server(2, async |server: &Server| {
+    with_server(2, async |server: &FuzzedServer| {
         let whole = server.post("/v1/reports", NDJSON, &[data]).await;
         let in_pieces = server.post("/v1/reports", NDJSON, &pieces::cut(data, PIECES_MAX)).await;
         assert_eq!(whole, in_pieces, "pieces do not matter");

@@ -51,19 +51,19 @@ impl Clock for SteppingClock {
 }
 
 /// The server.
-pub(crate) struct Server {
+pub(crate) struct FuzzedServer {
     pub(crate) engine: Engine,
     router: Router,
 }
 
 /// What was answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) body: Json,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(crate) fn refused_as(&self) -> &str {
         self.body["code"].as_str().unwrap_or_default()
     }
@@ -91,17 +91,17 @@ pub(crate) fn check_detail(detail: &str) {
 }
 
 /// Runs with a server, whose time passes only when everything waits for it.
-pub(crate) fn with_server<T>(partitions: u16, body: impl AsyncFnOnce(&Server) -> T) -> T {
+pub(crate) fn with_server<T>(partitions: u16, body: impl AsyncFnOnce(&FuzzedServer) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime without a socket needs only memory").block_on(async {
-        let server = Server::start(partitions).await;
+        let server = FuzzedServer::start(partitions).await;
         let told = body(&server).await;
         server.engine.stop().await;
         told
     })
 }
 
-impl Server {
+impl FuzzedServer {
     async fn start(partitions: u16) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), partitions));
         let clock = Arc::new(SteppingClock { start: Instant::now(), reads: AtomicI64::new(0) });
@@ -128,23 +128,23 @@ impl Server {
     }
 
     /// A request whose body comes in these pieces.
-    pub(crate) async fn post(&self, path: &str, content_type: &str, pieces: &[&[u8]]) -> Answer {
+    pub(crate) async fn post(&self, path: &str, content_type: &str, pieces: &[&[u8]]) -> HttpAnswer {
         let pieces: Vec<_> =
             pieces.iter().map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece))).collect();
         let request = Request::builder().method(Method::POST).uri(path).header(CONTENT_TYPE, content_type);
         self.answer(request.body(Body::from_stream(stream::iter(pieces))).expect("a request")).await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> HttpAnswer {
         self.answer(Request::builder().uri(path).body(Body::empty()).expect("a request")).await
     }
 
-    async fn answer(&self, request: Request<Body>) -> Answer {
+    async fn answer(&self, request: Request<Body>) -> HttpAnswer {
         let response = self.router.clone().call(request).await.expect("a router never fails");
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.expect("a whole body").to_bytes();
         let body = serde_json::from_slice(&body).expect("every answer is JSON");
-        let answer = Answer { status, body };
+        let answer = HttpAnswer { status, body };
         assert!(status < 500, "bad input is never our failure: {answer:?}");
         assert_eq!(status >= 400, !answer.refused_as().is_empty(), "a refusal has a code: {answer:?}");
         let rejected = answer.body["rejected"].as_array().into_iter().flatten();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fuzzed::mutation::mutated;
-use fuzzed::{TARGETS, Target};
+use fuzzed::{FuzzTarget, TARGETS};
 
 /// Mutations of each target, unless time is up before: some targets start a server for each.
 const MUTATIONS: u64 = 4_000;
@@ -39,7 +39,7 @@ fn seeds(target: &str) -> Vec<Seed> {
 }
 
 fn check(target: &str) {
-    let Target { run, .. } = TARGETS.into_iter().find(|known| known.name == target).expect("a target");
+    let FuzzTarget { run, .. } = TARGETS.into_iter().find(|known| known.name == target).expect("a target");
     let seeds = seeds(target);
     assert!(!seeds.is_empty(), "{target} has seeds");
     for seed in &seeds {

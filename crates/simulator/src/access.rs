@@ -48,7 +48,7 @@ impl fmt::Debug for Secret {
 
 /// A name and its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Login {
+pub struct NameAndPassword {
     /// The name.
     pub name: String,
     /// The password.
@@ -57,14 +57,14 @@ pub struct Login {
 
 /// Which queue of a broker, in which of its virtual hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Queue {
+pub struct BrokerQueue {
     /// The virtual host; `/` unless the broker was told otherwise.
     pub vhost: String,
     /// The queue.
     pub name: String,
 }
 
-impl Default for Queue {
+impl Default for BrokerQueue {
     /// The queue that a server consumes by default.
     fn default() -> Self {
         Self { vhost: "/".to_owned(), name: "sensors-queue".to_owned() }
@@ -73,12 +73,12 @@ impl Default for Queue {
 
 /// Whom a connection under TLS trusts, and to be whom.
 #[derive(Clone)]
-pub struct Tls {
+pub struct ClientTls {
     pub(crate) config: Arc<ClientConfig>,
     pub(crate) server_name: ServerName<'static>,
 }
 
-impl Tls {
+impl ClientTls {
     /// TLS to a server that proves to be `host` by the certificates in `ca`, or by those that this
     /// machine trusts. One in `ca` may also be the server's own.
     ///
@@ -92,7 +92,7 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Tls {
+impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TLS to {:?}", self.server_name)
     }
@@ -110,15 +110,15 @@ fn trust_of(file: &Path) -> io::Result<Trust> {
 
 /// See the module. By default nothing is asked.
 #[derive(Debug, Clone, Default)]
-pub struct Access {
+pub struct ConnectOptions {
     /// For MQTT and AMQP.
-    pub login: Option<Login>,
+    pub login: Option<NameAndPassword>,
     /// For HTTP.
     pub token: Option<Secret>,
     /// Whether and how the connection is encrypted.
-    pub tls: Option<Tls>,
+    pub tls: Option<ClientTls>,
     /// For AMQP.
-    pub queue: Queue,
+    pub queue: BrokerQueue,
 }
 
 #[cfg(test)]
@@ -127,9 +127,13 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let login = Login { name: "gate".to_owned(), password: Secret::new("swordfish".to_owned()) };
-        let access =
-            Access { login: Some(login), token: Some(Secret::new("sesame".to_owned())), ..Access::default() };
+        let login =
+            NameAndPassword { name: "gate".to_owned(), password: Secret::new("swordfish".to_owned()) };
+        let access = ConnectOptions {
+            login: Some(login),
+            token: Some(Secret::new("sesame".to_owned())),
+            ..ConnectOptions::default()
+        };
         let shown = format!("{access:?}");
         assert!(
             shown.contains("gate") && !shown.contains("swordfish") && !shown.contains("sesame"),
@@ -140,7 +144,7 @@ mod tests {
     #[test]
     fn a_file_without_certificates_is_refused_by_name() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
-        let error = Tls::to("localhost", Some(file.path())).unwrap_err().to_string();
+        let error = ClientTls::to("localhost", Some(file.path())).unwrap_err().to_string();
         assert!(
             error.contains(&file.path().display().to_string()) && error.contains("there is none in PEM"),
             "{error}"

@@ -30,7 +30,9 @@ use crate::receiver::Ledger;
 use crate::sent::Sent;
 
 pub use closing::close;
-pub use snapshot::{Delivery, DeviceSnapshot, Event, Reading, ServerSnapshot, State, Status};
+pub use snapshot::{
+    DeliverySnapshot, DeviceSnapshot, Event, HistoryReading, NotificationStatus, ServerSnapshot, State,
+};
 
 /// A client and what its receiver was told. Every device of the run is linked to it, from before
 /// its first report.

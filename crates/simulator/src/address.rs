@@ -1,7 +1,7 @@
 //! A server as somebody names it on a command line: `mqtt://gate:secret@host:1883`, `https://host`,
 //! `amqp://host/vhost`.
 //!
-//! Read strictly and shown without its password. [`Address::reach`] finds out whether anybody
+//! Read strictly and shown without its password. [`ServerAddress::reach`] finds out whether anybody
 //! listens there, so that a wrong address is told at once and not as a thousand broken connections.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use url::{Host, Url};
 
-use crate::access::{Access, Login, Secret, Tls};
+use crate::access::{ClientTls, ConnectOptions, NameAndPassword, Secret};
 use crate::endpoint::Endpoint;
 
 /// Nobody who is there takes longer to accept a connection.
@@ -21,7 +21,7 @@ const REACH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The protocols that a server is spoken to in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum DeviceProtocol {
     /// HTTP/1.1.
     Http,
     /// MQTT.
@@ -31,24 +31,24 @@ pub enum Protocol {
 }
 
 /// The schemes, what they mean, and the port where none is named.
-const SCHEMES: [(&str, Protocol, bool, u16); 6] = [
-    ("http", Protocol::Http, false, 80),
-    ("https", Protocol::Http, true, 443),
-    ("mqtt", Protocol::Mqtt, false, 1883),
-    ("mqtts", Protocol::Mqtt, true, 8883),
-    ("amqp", Protocol::Amqp, false, 5672),
-    ("amqps", Protocol::Amqp, true, 5671),
+const SCHEMES: [(&str, DeviceProtocol, bool, u16); 6] = [
+    ("http", DeviceProtocol::Http, false, 80),
+    ("https", DeviceProtocol::Http, true, 443),
+    ("mqtt", DeviceProtocol::Mqtt, false, 1883),
+    ("mqtts", DeviceProtocol::Mqtt, true, 8883),
+    ("amqp", DeviceProtocol::Amqp, false, 5672),
+    ("amqps", DeviceProtocol::Amqp, true, 5671),
 ];
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct ServerAddress {
     scheme: &'static str,
-    protocol: Protocol,
+    protocol: DeviceProtocol,
     is_encrypted: bool,
     host: String,
     port: u16,
-    login: Option<Login>,
+    login: Option<NameAndPassword>,
     vhost: Option<String>,
 }
 
@@ -72,7 +72,7 @@ pub enum NotAnAddress {
     Encoding,
 }
 
-impl FromStr for Address {
+impl FromStr for ServerAddress {
     type Err = NotAnAddress;
 
     fn from_str(text: &str) -> Result<Self, NotAnAddress> {
@@ -89,8 +89,10 @@ impl FromStr for Address {
         let path = url.path().trim_start_matches('/');
         let vhost = match (protocol, path) {
             (_, "") => None,
-            (Protocol::Amqp, path) => Some(decoded(path)?),
-            (Protocol::Http | Protocol::Mqtt, path) => return Err(NotAnAddress::Surplus(path.to_owned())),
+            (DeviceProtocol::Amqp, path) => Some(decoded(path)?),
+            (DeviceProtocol::Http | DeviceProtocol::Mqtt, path) => {
+                return Err(NotAnAddress::Surplus(path.to_owned()));
+            }
         };
         if let Some(surplus) = url.query().or(url.fragment()) {
             return Err(NotAnAddress::Surplus(surplus.to_owned()));
@@ -101,7 +103,7 @@ impl FromStr for Address {
 }
 
 /// The address without its login.
-impl fmt::Display for Address {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scheme, host, port, .. } = self;
         if host.contains(':') {
@@ -112,10 +114,10 @@ impl fmt::Display for Address {
     }
 }
 
-impl Address {
+impl ServerAddress {
     /// In which protocol the server is spoken to.
     #[must_use]
-    pub const fn protocol(&self) -> Protocol {
+    pub const fn protocol(&self) -> DeviceProtocol {
         self.protocol
     }
 
@@ -124,16 +126,16 @@ impl Address {
     ///
     /// # Errors
     /// When the host is not known, nobody listens, or `ca` cannot be used.
-    pub async fn reach(&self, access: Access, ca: Option<&Path>) -> io::Result<Endpoint> {
+    pub async fn reach(&self, access: ConnectOptions, ca: Option<&Path>) -> io::Result<Endpoint> {
         let told = |error: &dyn fmt::Display| io::Error::other(format!("{self}: {error}"));
-        let tls = if self.is_encrypted { Some(Tls::to(&self.host, ca)) } else { None };
+        let tls = if self.is_encrypted { Some(ClientTls::to(&self.host, ca)) } else { None };
         let tls = tls.transpose().map_err(|error| told(&error))?;
         let connecting = tokio::time::timeout(REACH_TIMEOUT, TcpStream::connect((&*self.host, self.port)));
         let stream = match connecting.await {
             Ok(connected) => connected.map_err(|error| told(&error))?,
             Err(_) => return Err(told(&format!("nobody accepts a connection within {REACH_TIMEOUT:?}"))),
         };
-        let mut access = Access { tls, login: access.login.or_else(|| self.login.clone()), ..access };
+        let mut access = ConnectOptions { tls, login: access.login.or_else(|| self.login.clone()), ..access };
         if let Some(vhost) = &self.vhost {
             access.queue.vhost.clone_from(vhost);
         }
@@ -141,12 +143,12 @@ impl Address {
     }
 }
 
-fn login(url: &Url) -> Result<Option<Login>, NotAnAddress> {
+fn login(url: &Url) -> Result<Option<NameAndPassword>, NotAnAddress> {
     if url.username().is_empty() && url.password().is_none() {
         return Ok(None);
     }
     let password = Secret::new(decoded(url.password().unwrap_or(""))?);
-    Ok(Some(Login { name: decoded(url.username())?, password }))
+    Ok(Some(NameAndPassword { name: decoded(url.username())?, password }))
 }
 
 /// `text` with each `%XX` as the byte that it stands for.
@@ -174,18 +176,18 @@ fn decoded(text: &str) -> Result<String, NotAnAddress> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Address, NotAnAddress> {
+    fn read(text: &str) -> Result<ServerAddress, NotAnAddress> {
         text.parse()
     }
 
     #[test]
     fn an_address_says_where_and_how() {
         for (text, shown, protocol, is_encrypted) in [
-            ("mqtt://127.0.0.1", "mqtt://127.0.0.1:1883", Protocol::Mqtt, false),
-            ("mqtts://gate.example:1/", "mqtts://gate.example:1", Protocol::Mqtt, true),
-            ("http://[::1]:8080", "http://[::1]:8080", Protocol::Http, false),
-            ("https://host", "https://host:443", Protocol::Http, true),
-            ("amqps://host/%2f", "amqps://host:5671", Protocol::Amqp, true),
+            ("mqtt://127.0.0.1", "mqtt://127.0.0.1:1883", DeviceProtocol::Mqtt, false),
+            ("mqtts://gate.example:1/", "mqtts://gate.example:1", DeviceProtocol::Mqtt, true),
+            ("http://[::1]:8080", "http://[::1]:8080", DeviceProtocol::Http, false),
+            ("https://host", "https://host:443", DeviceProtocol::Http, true),
+            ("amqps://host/%2f", "amqps://host:5671", DeviceProtocol::Amqp, true),
         ] {
             let address = read(text).expect("an address");
             assert_eq!((address.to_string().as_str(), address.protocol), (shown, protocol));
@@ -196,7 +198,7 @@ mod tests {
     #[test]
     fn a_login_is_read_and_not_shown() {
         let address = read("amqp://us%3Aer:p%40ss@host/plant").expect("an address");
-        let login = Login { name: "us:er".to_owned(), password: Secret::new("p@ss".to_owned()) };
+        let login = NameAndPassword { name: "us:er".to_owned(), password: Secret::new("p@ss".to_owned()) };
         assert_eq!((&address.login, address.vhost.as_deref()), (&Some(login), Some("plant")));
         assert!(!format!("{address} {address:?}").contains("p@ss"));
         assert_eq!(read("amqp://host/%2f").expect("an address").vhost.as_deref(), Some("/"));
@@ -218,11 +220,11 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let named = read(&format!("mqtt://gate:secret@localhost:{}", address.port())).expect("an address");
-        let endpoint = named.reach(Access::default(), None).await.expect("somebody listens");
+        let endpoint = named.reach(ConnectOptions::default(), None).await.expect("somebody listens");
         assert_eq!(endpoint.address().await, address);
         assert_eq!(endpoint.access().login.as_ref().map(|login| login.name.as_str()), Some("gate"));
         drop(listener);
-        let error = named.reach(Access::default(), None).await.unwrap_err().to_string();
+        let error = named.reach(ConnectOptions::default(), None).await.unwrap_err().to_string();
         assert!(error.contains("mqtt://localhost") && !error.contains("secret"), "{error}");
     }
 }

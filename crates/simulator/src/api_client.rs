@@ -66,7 +66,7 @@ pub enum ApiError {
 
 /// A caller of the public API.
 #[derive(Debug, Clone)]
-pub struct Api {
+pub struct ApiClient {
     endpoint: Endpoint,
     /// The client for the server's last known address, which changes with each start.
     client: Arc<Mutex<Option<(SocketAddr, Client)>>>,
@@ -75,14 +75,14 @@ pub struct Api {
 
 /// What was answered, whatever the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
+pub struct ApiResponse {
     /// The HTTP status.
     pub status: StatusCode,
     /// The body.
     pub body: Bytes,
 }
 
-impl Response {
+impl ApiResponse {
     /// The body as JSON; `Null` when it is none.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -122,7 +122,7 @@ struct ApiFailure {
     may_have_acted: bool,
 }
 
-impl Api {
+impl ApiClient {
     /// Calls the server at `endpoint`, each call for no longer than `patience`.
     #[must_use]
     pub fn new(endpoint: Endpoint, patience: Duration) -> Self {
@@ -177,7 +177,12 @@ impl Api {
     ///
     /// # Errors
     /// No answer in time.
-    pub async fn any(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response, ApiError> {
+    pub async fn any(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<ApiResponse, ApiError> {
         self.call(&ApiCall::value(method, path, body)).await
     }
 
@@ -185,7 +190,12 @@ impl Api {
     ///
     /// # Errors
     /// No answer.
-    pub async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Response, ApiError> {
+    pub async fn once(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<ApiResponse, ApiError> {
         let answered = self.attempt(&ApiCall::value(method.clone(), path, body)).await;
         answered.map_err(|ApiFailure { reason, .. }| {
             let path = path.to_owned();
@@ -240,7 +250,7 @@ impl Api {
         }
     }
 
-    async fn success(&self, call: ApiCall<'_>) -> Result<Response, ApiError> {
+    async fn success(&self, call: ApiCall<'_>) -> Result<ApiResponse, ApiError> {
         let response = self.call(&call).await?;
         if response.status.is_success() {
             return Ok(response);
@@ -249,7 +259,7 @@ impl Api {
         Err(ApiError::Refused { method: call.method, path: call.path.to_owned(), status, body })
     }
 
-    async fn call(&self, call: &ApiCall<'_>) -> Result<Response, ApiError> {
+    async fn call(&self, call: &ApiCall<'_>) -> Result<ApiResponse, ApiError> {
         let repeatable = matches!(call.method, Method::GET | Method::PUT | Method::DELETE);
         let mut last = "the server's address is not known".to_owned();
         let answered = async {
@@ -274,13 +284,13 @@ impl Api {
         answered.ok_or(ApiError::NoAnswer { method, path, patience: self.patience, reason: last })
     }
 
-    async fn attempt(&self, call: &ApiCall<'_>) -> Result<Response, ApiFailure> {
+    async fn attempt(&self, call: &ApiCall<'_>) -> Result<ApiResponse, ApiFailure> {
         let client = self.client_at(self.endpoint.address().await);
         let answer = client.send(&call.request).await.map_err(|error| failure(&error))?;
         let Answer { status, body, .. } = answer;
         let status = StatusCode::from_u16(status)
             .map_err(|error| ApiFailure { reason: error.to_string(), may_have_acted: true })?;
-        Ok(Response { status, body })
+        Ok(ApiResponse { status, body })
     }
 
     /// The client for the server at `address`.
@@ -335,7 +345,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_to_nobody_ends_with_its_deadline() {
-        let api = Api::new(Endpoint::unknown(), Duration::from_millis(20));
+        let api = ApiClient::new(Endpoint::unknown(), Duration::from_millis(20));
         let error = api.get::<Value>("/healthz").await.unwrap_err();
         assert!(matches!(error, ApiError::NoAnswer { .. }), "{error}");
     }

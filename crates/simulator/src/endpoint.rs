@@ -4,21 +4,21 @@
 //! [`Endpoint`]; whoever starts and kills the server moves it. While the server is known to be down
 //! the address is unknown and everyone waits for the next one instead of knocking.
 //!
-//! With the address goes what the server asks of whoever comes in ([`Access`]); where it asks
-//! nothing, nothing is said.
+//! With the address goes what the server asks of whoever comes in ([`ConnectOptions`]); where it
+//! asks nothing, nothing is said.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::access::Access;
+use crate::access::ConnectOptions;
 
 /// A shared address that may change or be unknown for a while. Clones speak of the same address.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     address: Arc<watch::Sender<Option<SocketAddr>>>,
-    access: Arc<Access>,
+    access: Arc<ConnectOptions>,
 }
 
 impl Endpoint {
@@ -36,13 +36,13 @@ impl Endpoint {
 
     /// The same address, entered with `access`.
     #[must_use]
-    pub fn entered_with(self, access: Access) -> Self {
+    pub fn entered_with(self, access: ConnectOptions) -> Self {
         Self { access: Arc::new(access), ..self }
     }
 
     /// What is said to be let in.
     #[must_use]
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> &ConnectOptions {
         &self.access
     }
 

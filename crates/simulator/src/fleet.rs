@@ -1,11 +1,11 @@
-//! A fleet of simulated devices: lanes that carry [`Traffic`] over a way in and remember what was
-//! acknowledged.
+//! A fleet of simulated devices: lanes that carry [`LaneTraffic`] over a way in and remember what
+//! was acknowledged.
 //!
 //! One lane is one connection, which speaks for a part of the devices and keeps their order. A lane
 //! whose connection breaks connects again and repeats, oldest first, whatever was not acknowledged.
 //! So after a crash a report may arrive twice, and [`Sent`] knows how often each went out. Nothing
 //! here grows without bound but the record of every report, which is kept only on request
-//! ([`Keep::EveryReport`]).
+//! ([`ReportRetention::EveryReport`]).
 
 mod amqp;
 mod http;
@@ -30,11 +30,11 @@ use tokio::task::JoinSet;
 use crate::endpoint::Endpoint;
 use crate::latency::Latency;
 use crate::sent::Sent;
-use crate::traffic::{DeviceIds, Traffic};
+use crate::traffic::{DeviceIds, LaneTraffic};
 
 use lane::{Lane, LaneOutcome};
 
-pub use progress::{FleetStats, Latencies, Progress, Reasons};
+pub use progress::{FleetProgress, FleetStats, Latencies, Reasons};
 
 /// Between two looks at the figures, which do not announce themselves: counting must cost nothing.
 const FIGURES_EVERY: Duration = Duration::from_millis(1);
@@ -119,7 +119,7 @@ impl Way {
 
 /// What a report looks like over MQTT. Over HTTP and AMQP it always carries its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Payload {
+pub enum PayloadFormat {
     /// The bare value.
     Value,
     /// An envelope with the value and the device's own time.
@@ -133,7 +133,7 @@ pub enum Payload {
 
 /// What is remembered of the reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum ReportRetention {
     /// Counts and latencies only: any number of reports in constant memory.
     Counts,
     /// Every report with its answer, 64 bytes each.
@@ -150,14 +150,14 @@ pub struct Plan {
     /// All devices of the run.
     pub devices: DeviceIds,
     /// What a report looks like.
-    pub payload: Payload,
+    pub payload: PayloadFormat,
     /// What is remembered.
-    pub keep: Keep,
+    pub keep: ReportRetention,
 }
 
 /// What a fleet has done, once it has ended.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct FleetOutcome {
     /// Counts over all lanes.
     pub stats: FleetStats,
     /// Reports that were still without an answer at the end.
@@ -170,19 +170,19 @@ pub struct Outcome {
 
 /// A fleet at work.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct ReportingFleet {
     devices: DeviceIds,
-    progress: Arc<Progress>,
+    progress: Arc<FleetProgress>,
     stop: watch::Sender<bool>,
     lanes: JoinSet<LaneOutcome>,
     ended: Vec<LaneOutcome>,
 }
 
-impl Fleet {
+impl ReportingFleet {
     /// Starts one lane for each of `traffics`.
     #[must_use]
-    pub fn start<T: Traffic>(plan: Plan, traffics: Vec<T>) -> Self {
-        let progress = Arc::new(Progress::default());
+    pub fn start<T: LaneTraffic>(plan: Plan, traffics: Vec<T>) -> Self {
+        let progress = Arc::new(FleetProgress::default());
         let (stop, stopped) = watch::channel(false);
         let devices = plan.devices.clone();
         let plan = Arc::new(plan);
@@ -196,7 +196,7 @@ impl Fleet {
 
     /// The live figures.
     #[must_use]
-    pub fn progress(&self) -> Arc<Progress> {
+    pub fn progress(&self) -> Arc<FleetProgress> {
         Arc::clone(&self.progress)
     }
 
@@ -220,12 +220,12 @@ impl Fleet {
 
     /// Waits until all traffic has finished and has been answered, or `patience` is over; what is
     /// unanswered then stays so.
-    pub async fn finish(mut self, patience: Duration) -> Outcome {
+    pub async fn finish(mut self, patience: Duration) -> FleetOutcome {
         if tokio::time::timeout(patience, self.drained()).await.is_err() {
             self.stop.send_replace(true);
             self.drained().await;
         }
-        let mut outcome = Outcome {
+        let mut outcome = FleetOutcome {
             stats: self.progress.stats(),
             unanswered: 0,
             latency: self.progress.latencies().since_sent,

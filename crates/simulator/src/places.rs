@@ -4,7 +4,7 @@
 //! an n-th of that (Zipf's law). A device's place follows from the seed and its number alone. Codes
 //! look like those of the field: `CN_520000_522200_1`.
 
-use crate::random::Random;
+use crate::random::SeededRandom;
 
 /// Countries, the one with most devices first.
 const COUNTRIES: [&str; 8] = ["CN", "IN", "BR", "ID", "DE", "MX", "KE", "NO"];
@@ -48,7 +48,7 @@ impl FleetPlaces {
     /// Where device `index` is.
     #[must_use]
     pub fn of(&self, index: u32) -> FleetPlace {
-        let mut random = Random::part(self.seed ^ SALT, index.into());
+        let mut random = SeededRandom::part(self.seed ^ SALT, index.into());
         let country = COUNTRIES[ranked(&mut random, COUNTRIES.len() as u64) as usize];
         // Codes of provinces are two digits and zeros, those of cities four.
         let province = 10 + ranked(&mut random, PROVINCES);
@@ -83,7 +83,7 @@ impl FleetPlace {
 }
 
 /// A rank below `count`: the first as often as twice the second, thrice the third ..
-fn ranked(random: &mut Random, count: u64) -> u64 {
+fn ranked(random: &mut SeededRandom, count: u64) -> u64 {
     let weight = |rank: u64| FIRST_WEIGHT / (rank + 1);
     let mut drawn = random.below((0..count).map(weight).sum());
     for rank in 0..count {

@@ -46,11 +46,11 @@ impl FromStr for Probability {
 
 /// A seeded sequence of numbers.
 #[derive(Debug, Clone)]
-pub struct Random {
+pub struct SeededRandom {
     state: u64,
 }
 
-impl Random {
+impl SeededRandom {
     /// A sequence that depends on `seed` alone.
     #[must_use]
     pub const fn seeded(seed: u64) -> Self {
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_sequence() {
         let draw = |seed| {
-            let mut random = Random::seeded(seed);
+            let mut random = SeededRandom::seeded(seed);
             [random.next_u64(), random.next_u64(), random.next_u64()]
         };
         assert_eq!(draw(7), draw(7));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn bounds_are_kept() {
-        let mut random = Random::seeded(1);
+        let mut random = SeededRandom::seeded(1);
         assert!((0..1000).all(|_| random.below(10) < 10));
         assert_eq!(random.below(0), 0);
         let (from, to) = (Duration::from_millis(5), Duration::from_millis(6));
@@ -125,7 +125,7 @@ mod tests {
         for text in ["1.01", "-0.1", "NaN", "often", ""] {
             assert_eq!(text.parse::<Probability>(), Err(NotAProbability), "{text}");
         }
-        let mut random = Random::seeded(5);
+        let mut random = SeededRandom::seeded(5);
         assert!(
             (0..1000).all(|_| random.happens(Probability::ALWAYS) && !random.happens(Probability::NEVER))
         );
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_chance_comes_about_as_often_as_it_says() {
-        let mut random = Random::seeded(3);
+        let mut random = SeededRandom::seeded(3);
         let hits = (0..10_000).filter(|_| random.chance(250)).count();
         assert!((2_300..2_700).contains(&hits), "{hits}");
     }

@@ -1,6 +1,6 @@
 //! The other end of the webhooks: an application that is told about devices, and can be unwell.
 //!
-//! A [`Receiver`] listens on a loopback port of its own that stays the same. It checks every
+//! A [`WebhookReceiver`] listens on a loopback port of its own that stays the same. It checks every
 //! signature with the library that the Standard Webhooks project gives to receivers, and keeps a
 //! [`Ledger`] of what it was told. At run time it can be made to refuse connections, fail, hang,
 //! redirect or say that it is gone. Tests wait on the ledger, never on time.
@@ -20,12 +20,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-pub use ledger::{Arrival, Counts, Latest, Ledger, PickMessage, Reply, Retain};
-pub use notification::{Connection, EventKind, Notification};
-pub(crate) use notification::{Time, nullable};
+pub use ledger::{Arrival, Counts, Latest, Ledger, PickMessage, Retain, WebhookReply};
+pub use notification::{ConnectionStatus, DeviceEventKind, Notification};
+pub(crate) use notification::{WireTime, nullable};
 
 use gate::Gate;
-use request::Verifier;
+use request::SignatureVerifier;
 
 /// How a receiver treats what comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,13 +67,13 @@ pub struct NotInTime {
 
 /// What the receiver's handle and its connections share.
 #[derive(Debug)]
-struct Shared {
+struct ReceiverState {
     ledger: Mutex<Ledger>,
     recorded: Notify,
-    verifier: Verifier,
+    verifier: SignatureVerifier,
 }
 
-impl Shared {
+impl ReceiverState {
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // A panic while recording (a failed assertion of a test's predicate) leaves the ledger
         // itself whole.
@@ -83,17 +83,17 @@ impl Shared {
 
 /// See the module. It stops listening when it is dropped.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct WebhookReceiver {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ReceiverState>,
     wanted: watch::Sender<Behaviour>,
     obeyed: watch::Receiver<Behaviour>,
     _gate: JoinSet<()>,
 }
 
-impl Receiver {
+impl WebhookReceiver {
     /// Opens a receiver on a free loopback port, `Up`, remembering as `retain` says. Without a
-    /// secret no signature is checked until [`Receiver::trust`] is called.
+    /// secret no signature is checked until [`WebhookReceiver::trust`] is called.
     ///
     /// # Errors
     /// When no port can be had.
@@ -101,10 +101,10 @@ impl Receiver {
     /// # Panics
     /// Outside a Tokio runtime.
     pub fn open(retain: Retain) -> Result<Self, ReceiverError> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ReceiverState {
             ledger: Mutex::new(Ledger::new(retain)),
             recorded: Notify::new(),
-            verifier: Verifier::default(),
+            verifier: SignatureVerifier::default(),
         });
         let wanted = watch::Sender::new(Behaviour::Up);
         let (gate, obeyed) = Gate::open(wanted.subscribe(), Arc::clone(&shared))?;

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::api_client::{Api, ApiError};
+use crate::api_client::{ApiClient, ApiError};
 use crate::endpoint::Endpoint;
 use crate::json_lines::HttpConnection;
 use crate::places::FleetPlaces;
-use crate::receiver::Receiver;
+use crate::receiver::WebhookReceiver;
 use crate::traffic::DeviceIds;
 
 /// Devices registered at the same time.
@@ -37,7 +37,7 @@ struct NewClient {
 /// # Errors
 /// What the API refuses or cannot answer in time; a secret that is not in the standard's form is
 /// refused too.
-pub async fn register_client(api: &Api, id: &str, receiver: &Receiver) -> Result<(), ApiError> {
+pub async fn register_client(api: &ApiClient, id: &str, receiver: &WebhookReceiver) -> Result<(), ApiError> {
     let client = json!({"id": id, "name": format!("Client {id}"), "url": receiver.url()});
     let NewClient { secret } = api.post("/v1/clients", &client).await?;
     receiver.trust(&secret).map_err(|error| {
@@ -52,7 +52,7 @@ pub async fn register_client(api: &Api, id: &str, receiver: &Receiver) -> Result
 /// # Errors
 /// What the API refuses or cannot answer in time.
 pub async fn register_locks(
-    api: &Api,
+    api: &ApiClient,
     devices: &DeviceIds,
     range: Range<u32>,
     report_interval: Option<Duration>,
@@ -78,7 +78,7 @@ pub async fn register_locks(
 /// # Errors
 /// What the API refuses or cannot answer in time.
 pub async fn change_interval(
-    api: &Api,
+    api: &ApiClient,
     devices: &DeviceIds,
     range: Range<u32>,
     report_interval: Duration,
@@ -92,7 +92,7 @@ pub async fn change_interval(
 
 /// What an import puts into the registry of each device.
 #[derive(Debug, Clone, Default)]
-pub struct Registration {
+pub struct DeviceTemplate {
     /// How often the server may expect a report; its default when not given.
     pub report_interval: Option<Duration>,
     /// The clients that are told about it; those that it has when none are given.
@@ -103,7 +103,7 @@ pub struct Registration {
 
 /// What came of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Imported {
+pub struct ImportTotals {
     /// Devices that are new.
     pub created: u64,
     /// Devices that were there.
@@ -123,11 +123,11 @@ pub struct Imported {
 pub async fn import_devices(
     endpoint: &Endpoint,
     devices: &DeviceIds,
-    registration: &Registration,
+    registration: &DeviceTemplate,
     mut advanced: impl FnMut(u32) -> io::Result<()>,
-) -> io::Result<Imported> {
+) -> io::Result<ImportTotals> {
     let mut connection = HttpConnection::open(endpoint).await?;
-    let mut imported = Imported::default();
+    let mut imported = ImportTotals::default();
     let mut from = 0;
     while from < devices.count() {
         let until = devices.count().min(from.saturating_add(IMPORT_LINES));
@@ -141,7 +141,7 @@ pub async fn import_devices(
     Ok(imported)
 }
 
-fn import_line(devices: &DeviceIds, index: u32, registration: &Registration) -> String {
+fn import_line(devices: &DeviceIds, index: u32, registration: &DeviceTemplate) -> String {
     let mut device = json!({"id": devices.id(index), "kind": devices.kind()});
     if let Some(interval) = registration.report_interval {
         device["report_interval"] = duration_text(interval).into();
@@ -171,7 +171,7 @@ struct RejectedLine {
     detail: String,
 }
 
-impl Imported {
+impl ImportTotals {
     fn add(&mut self, answer: ImportAnswer) {
         self.created += answer.created;
         self.updated += answer.updated;
@@ -183,7 +183,7 @@ impl Imported {
 }
 
 async fn register_lock(
-    api: &Api,
+    api: &ApiClient,
     id: &str,
     report_interval: Option<Duration>,
     client_ids: &[String],
@@ -215,8 +215,8 @@ mod tests {
     fn an_import_names_only_what_is_asked_for() {
         let devices = DeviceIds::new("d", 20).of_kind("gate");
         let line = |registration| import_line(&devices, 7, &registration);
-        assert_eq!(line(Registration::default()), "{\"id\":\"d07\",\"kind\":\"gate\"}\n");
-        let full = Registration {
+        assert_eq!(line(DeviceTemplate::default()), "{\"id\":\"d07\",\"kind\":\"gate\"}\n");
+        let full = DeviceTemplate {
             report_interval: Some(Duration::from_secs(2)),
             client_ids: vec!["acme".to_owned()],
             places: Some(FleetPlaces::seeded(1)),
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn answers_to_an_import_add_up_and_the_first_rejection_is_kept() {
-        let mut imported = Imported::default();
+        let mut imported = ImportTotals::default();
         for answer in [
             json!({"created": 3, "updated": 0, "rejected_count": 0, "rejected": []}),
             json!({"created": 0, "updated": 1, "rejected_count": 1,
@@ -240,7 +240,7 @@ mod tests {
             imported.add(serde_json::from_value(answer).expect("it is JSON"));
         }
         let first_rejection = Some("kind_fixed: it is a lock".to_owned());
-        assert_eq!(imported, Imported { created: 3, updated: 1, rejected: 2, first_rejection });
+        assert_eq!(imported, ImportTotals { created: 3, updated: 1, rejected: 2, first_rejection });
     }
 
     #[test]

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::traffic::{DeviceIds, Report};
+use crate::traffic::{DeviceIds, SimulatedReport};
 
 /// How the server took a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum ReportAnswer {
     /// None so far.
     None,
     /// Acknowledged, this long after it was first sent.
@@ -32,14 +32,14 @@ pub struct SentReport {
     /// When it first went out.
     pub first_sent: Instant,
     /// What the server said to it.
-    pub answer: Answer,
+    pub answer: ReportAnswer,
 }
 
 impl SentReport {
     /// Whether the server has vouched for it.
     #[must_use]
     pub const fn is_acknowledged(&self) -> bool {
-        matches!(self.answer, Answer::Acknowledged(_))
+        matches!(self.answer, ReportAnswer::Acknowledged(_))
     }
 }
 
@@ -78,10 +78,10 @@ impl Sent {
 
     /// Notes that `report` goes out for the first time at `now`; the result names it for
     /// [`Sent::sent_again`] and [`Sent::answered`].
-    pub fn add(&mut self, report: Report, now: Instant) -> usize {
+    pub fn add(&mut self, report: SimulatedReport, now: Instant) -> usize {
         let reports = self.reports.entry(report.device).or_default();
-        let Report { ts_ms, value, .. } = report;
-        reports.push(SentReport { ts_ms, value, times_sent: 1, first_sent: now, answer: Answer::None });
+        let SimulatedReport { ts_ms, value, .. } = report;
+        reports.push(SentReport { ts_ms, value, times_sent: 1, first_sent: now, answer: ReportAnswer::None });
         reports.len() - 1
     }
 
@@ -93,7 +93,7 @@ impl Sent {
     }
 
     /// Notes the server's answer to the `position`th report of `device`.
-    pub fn answered(&mut self, device: u32, position: usize, answer: Answer) {
+    pub fn answered(&mut self, device: u32, position: usize, answer: ReportAnswer) {
         if let Some(report) = self.at(device, position) {
             report.answer = answer;
         }
@@ -118,10 +118,10 @@ mod tests {
         let mut sent = Sent::nothing(DeviceIds::new("d", 2));
         let now = Instant::now();
         for (ts_ms, value) in [(10, 0), (20, 1), (30, 0)] {
-            sent.add(Report::plain(1, ts_ms, value), now);
+            sent.add(SimulatedReport::plain(1, ts_ms, value), now);
         }
         sent.sent_again(1, 1);
-        sent.answered(1, 1, Answer::Acknowledged(Duration::from_millis(5)));
+        sent.answered(1, 1, ReportAnswer::Acknowledged(Duration::from_millis(5)));
         let found = sent.find(1, 20).copied();
         assert_eq!(found.map(|report| (report.times_sent, report.is_acknowledged())), Some((2, true)));
         assert_eq!(sent.find(1, 25), None);
@@ -132,7 +132,7 @@ mod tests {
     fn lanes_add_up() {
         let devices = DeviceIds::new("d", 2);
         let (mut all, mut lane) = (Sent::nothing(devices.clone()), Sent::nothing(devices));
-        lane.add(Report::plain(1, 1, 1), Instant::now());
+        lane.add(SimulatedReport::plain(1, 1, 1), Instant::now());
         all.merge(lane);
         assert_eq!((all.of(0).len(), all.of(1).len()), (0, 1));
     }

@@ -2,7 +2,7 @@
 //!
 //! The demo and black-box tests use it. They start it on a data directory, kill it with SIGKILL in
 //! the middle of things, and start it again. Its log goes to a file beside the data, so that
-//! whoever finds something missing can read it. Dropping a [`Server`] kills it.
+//! whoever finds something missing can read it. Dropping a [`RunningServer`] kills it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -129,12 +129,12 @@ impl Site {
     ///
     /// # Errors
     /// When it ends, or is not ready within `patience`.
-    pub async fn start(&self, patience: Duration) -> Result<Server, ServerError> {
+    pub async fn start(&self, patience: Duration) -> Result<RunningServer, ServerError> {
         let mut child = self.launch()?;
         let addresses = self.await_ready(&mut child, patience).await?;
         self.http.move_to(addresses.http);
         addresses.mqtt.into_iter().for_each(|mqtt| self.mqtt.move_to(mqtt));
-        Ok(Server { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
+        Ok(RunningServer { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
     }
 
     /// Starts the server and waits until it says `line` in its log, ready or not; the endpoints
@@ -142,19 +142,27 @@ impl Site {
     ///
     /// # Errors
     /// When it ends, or has not said so within `patience`.
-    pub async fn start_until_it_says(&self, line: &str, patience: Duration) -> Result<Server, ServerError> {
+    pub async fn start_until_it_says(
+        &self,
+        line: &str,
+        patience: Duration,
+    ) -> Result<RunningServer, ServerError> {
         let earlier = self.log().len();
         let mut child = self.launch()?;
         let said = || self.log().get(earlier..).is_some_and(|said| said.contains(line)).then_some(());
         self.wait_for(&mut child, patience, || Ok(said())).await?;
-        Ok(Server { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
+        Ok(RunningServer { child, http: self.http.clone(), mqtt: self.mqtt.clone() })
     }
 
     /// Waits until `server`, which was started before it was ready, is.
     ///
     /// # Errors
     /// When it ends, or is not ready within `patience`.
-    pub async fn until_ready(&self, server: &mut Server, patience: Duration) -> Result<(), ServerError> {
+    pub async fn until_ready(
+        &self,
+        server: &mut RunningServer,
+        patience: Duration,
+    ) -> Result<(), ServerError> {
         let addresses = self.await_ready(&mut server.child, patience).await?;
         self.http.move_to(addresses.http);
         addresses.mqtt.into_iter().for_each(|mqtt| self.mqtt.move_to(mqtt));
@@ -259,13 +267,13 @@ impl Drop for Site {
 
 /// A running server.
 #[derive(Debug)]
-pub struct Server {
+pub struct RunningServer {
     child: Child,
     http: Endpoint,
     mqtt: Endpoint,
 }
 
-impl Server {
+impl RunningServer {
     /// Its process id, while it has not been seen to end.
     #[must_use]
     pub fn process_id(&self) -> Option<u32> {

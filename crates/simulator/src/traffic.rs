@@ -1,7 +1,7 @@
 //! What simulated devices say, and when.
 //!
-//! A [`Traffic`] is asked for the next report of one lane, and answers at once. A lane is one
-//! connection, which speaks for a part of the devices. A [`Traffic`] knows no socket.
+//! A [`LaneTraffic`] is asked for the next report of one lane, and answers at once. A lane is one
+//! connection, which speaks for a part of the devices. A [`LaneTraffic`] knows no socket.
 //!
 //! - [`Flood`] reports as fast as it is asked, for load.
 //! - [`DoorLocks`] are paced, can fall silent and return, and choose their values at random by
@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::random::Random;
+use crate::random::SeededRandom;
 use crate::wire_time::WallClock;
 
 pub use paced_traffic::{PacedTraffic, TrafficProfile};
-pub use timetable::{End, Timetable};
+pub use timetable::{Timetable, TimetableEnd};
 
 /// The kind of devices that are not said to be of another.
 const USUAL_KIND: &str = "lock";
@@ -114,7 +114,7 @@ impl DeviceIds {
 
 /// One thing said by one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report {
+pub struct SimulatedReport {
     /// Which of the [`DeviceIds`].
     pub device: u32,
     /// The device's own time, milliseconds since 1970; grows per device.
@@ -131,7 +131,7 @@ pub struct Report {
     pub then_cut: bool,
 }
 
-impl Report {
+impl SimulatedReport {
     /// A report with nothing special about it.
     #[must_use]
     pub const fn plain(device: u32, ts_ms: i64, value: u8) -> Self {
@@ -152,9 +152,9 @@ pub enum Flaw {
 
 /// What a lane is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum LaneAction {
     /// Send this.
-    Report(Report),
+    Report(SimulatedReport),
     /// Nothing before this time; ask again then.
     NotBefore(Instant),
     /// Nothing ever again.
@@ -162,9 +162,9 @@ pub enum Next {
 }
 
 /// The reports of one lane, asked for one at a time and at the speed of the lane.
-pub trait Traffic: Send + 'static {
+pub trait LaneTraffic: Send + 'static {
     /// What comes next, now being `now`.
-    fn next(&mut self, now: Instant) -> Next;
+    fn next(&mut self, now: Instant) -> LaneAction;
 }
 
 /// Growing times for the devices of a lane: the wall clock, or one millisecond more than the last.
@@ -206,17 +206,17 @@ impl Flood {
     }
 }
 
-impl Traffic for Flood {
-    fn next(&mut self, now: Instant) -> Next {
+impl LaneTraffic for Flood {
+    fn next(&mut self, now: Instant) -> LaneAction {
         if self.sent == self.total || self.devices.is_empty() {
-            return Next::Finished;
+            return LaneAction::Finished;
         }
         let lane_devices = self.devices.len() as u64;
         let (round, offset) = (self.sent / lane_devices, (self.sent % lane_devices) as u32);
         let value = round.checked_div(self.change_every).unwrap_or(0) % 2;
         self.sent += 1;
         let ts_ms = self.clocks.tick(offset as usize, now);
-        Next::Report(Report::plain(self.devices.start + offset, ts_ms, value as u8))
+        LaneAction::Report(SimulatedReport::plain(self.devices.start + offset, ts_ms, value as u8))
     }
 }
 
@@ -262,7 +262,7 @@ impl Dial {
 pub struct DoorLocks {
     devices: Range<u32>,
     dial: Arc<Dial>,
-    random: Random,
+    random: SeededRandom,
     values: Vec<u8>,
     /// How often each has reported.
     reports: Vec<u32>,
@@ -275,7 +275,7 @@ pub struct DoorLocks {
 
 /// How [`DoorLocks`] behave.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct DoorLockProfile {
     /// Reports a second of the lane's locks together.
     pub reports_per_second: f64,
     /// In how many of 1,000 reports the value differs from the one before.
@@ -293,8 +293,8 @@ const CATCH_UP_MAX: Duration = Duration::from_millis(500);
 impl DoorLocks {
     /// The locks `devices` at `pace`, under `dial`.
     #[must_use]
-    pub fn new(devices: Range<u32>, pace: Pace, dial: Arc<Dial>) -> Self {
-        let mut random = Random::part(pace.seed, u64::from(devices.start));
+    pub fn new(devices: Range<u32>, pace: DoorLockProfile, dial: Arc<Dial>) -> Self {
+        let mut random = SeededRandom::part(pace.seed, u64::from(devices.start));
         let values = devices.clone().map(|_| random.below(2) as u8).collect();
         Self {
             clocks: DeviceClocks::new(devices.len()),
@@ -322,17 +322,17 @@ impl DoorLocks {
     }
 }
 
-impl Traffic for DoorLocks {
-    fn next(&mut self, now: Instant) -> Next {
+impl LaneTraffic for DoorLocks {
+    fn next(&mut self, now: Instant) -> LaneAction {
         if self.dial.is_finishing() {
-            return Next::Finished;
+            return LaneAction::Finished;
         }
         let due = self.due.unwrap_or(now);
         if due > now {
-            return Next::NotBefore(due);
+            return LaneAction::NotBefore(due);
         }
         let Some(offset) = self.next_speaker() else {
-            return Next::NotBefore(now + ALL_SILENT_REST);
+            return LaneAction::NotBefore(now + ALL_SILENT_REST);
         };
         let earliest = now.checked_sub(CATCH_UP_MAX).unwrap_or(now);
         self.due = Some(due.max(earliest) + self.gap);
@@ -341,8 +341,8 @@ impl Traffic for DoorLocks {
         }
         let (ts_ms, number) = (self.clocks.tick(offset, now), self.reports[offset]);
         self.reports[offset] += 1;
-        let report = Report::plain(self.devices.start + offset as u32, ts_ms, self.values[offset]);
-        Next::Report(Report { number, ..report })
+        let report = SimulatedReport::plain(self.devices.start + offset as u32, ts_ms, self.values[offset]);
+        LaneAction::Report(SimulatedReport { number, ..report })
     }
 }
 
@@ -350,10 +350,10 @@ impl Traffic for DoorLocks {
 mod tests {
     use super::*;
 
-    fn reports(traffic: &mut impl Traffic, now: Instant, count: usize) -> Vec<Report> {
+    fn reports(traffic: &mut impl LaneTraffic, now: Instant, count: usize) -> Vec<SimulatedReport> {
         let step = |_| match traffic.next(now) {
-            Next::Report(report) => Some(report),
-            Next::NotBefore(_) | Next::Finished => None,
+            LaneAction::Report(report) => Some(report),
+            LaneAction::NotBefore(_) | LaneAction::Finished => None,
         };
         (0..count).map_while(step).collect()
     }
@@ -391,11 +391,11 @@ mod tests {
     #[test]
     fn paced_locks_wait_for_their_turn() {
         let ids = DeviceIds::new("lk", 4);
-        let pace = Pace { reports_per_second: 100.0, change_per_mille: 500, seed: 1 };
+        let pace = DoorLockProfile { reports_per_second: 100.0, change_per_mille: 500, seed: 1 };
         let mut locks = DoorLocks::new(0..4, pace, Dial::new(&ids));
         let now = Instant::now();
         assert_eq!(reports(&mut locks, now, 10).len(), 1);
-        assert_eq!(locks.next(now), Next::NotBefore(now + Duration::from_millis(10)));
+        assert_eq!(locks.next(now), LaneAction::NotBefore(now + Duration::from_millis(10)));
         assert_eq!(reports(&mut locks, now + Duration::from_millis(30), 10).len(), 3);
         let again = reports(&mut locks, now + Duration::from_millis(50), 10);
         assert_eq!(
@@ -408,7 +408,7 @@ mod tests {
     fn silent_locks_are_passed_over_and_finishing_ends_the_lane() {
         let ids = DeviceIds::new("lk", 3);
         let dial = Dial::new(&ids);
-        let pace = Pace { reports_per_second: 1e6, change_per_mille: 0, seed: 1 };
+        let pace = DoorLockProfile { reports_per_second: 1e6, change_per_mille: 0, seed: 1 };
         let mut locks = DoorLocks::new(0..3, pace, Arc::clone(&dial));
         dial.silence(1..2, true);
         let mut now = Instant::now();
@@ -419,8 +419,8 @@ mod tests {
         }
         assert_eq!(speakers, [0, 2, 0, 2]);
         dial.silence(0..3, true);
-        assert_eq!(locks.next(now), Next::NotBefore(now + ALL_SILENT_REST));
+        assert_eq!(locks.next(now), LaneAction::NotBefore(now + ALL_SILENT_REST));
         dial.finish();
-        assert_eq!(locks.next(now), Next::Finished);
+        assert_eq!(locks.next(now), LaneAction::Finished);
     }
 }

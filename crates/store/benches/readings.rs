@@ -19,7 +19,7 @@ use base::{PartitionId, Timestamp, Value, WayIn};
 use blocklog::RealDisk;
 use records::{Batch, DeviceSlot, Op, PartitionHead, Sign, SignReading};
 use store::port::{CommitOutcome, Page, Store};
-use store::{EmbeddedOptions, EmbeddedStore, Progress};
+use store::{EmbeddedOptions, EmbeddedStore, StepOutcome};
 
 type Failure = Box<dyn Error>;
 
@@ -223,7 +223,7 @@ impl<'a> Filling<'a> {
                 self.give(partition, Timestamp(until), &due)
             })
             .collect();
-        while self.store.commit_step() == Progress::Full {
+        while self.store.commit_step() == StepOutcome::Full {
             self.store.checkpoint_step(Timestamp(until));
         }
         outcomes.into_iter().try_for_each(|outcome| match outcome.try_recv()? {
@@ -270,7 +270,7 @@ impl<'a> Filling<'a> {
             } else {
                 self.checkpoint_bytes += bytes;
             }
-            if progress != Progress::Worked {
+            if progress != StepOutcome::Worked {
                 break;
             }
         }

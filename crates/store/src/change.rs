@@ -19,15 +19,15 @@ use crate::table::Table;
 
 /// A batch on its way to the log and the tables.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedBatch {
     pub(crate) head: PartitionHead,
     /// In order.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<TableChange>,
 }
 
 /// One change, as a store takes it.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum TableChange {
     Sign(SlotSign),
     Put {
         table: Table,
@@ -50,7 +50,7 @@ pub(crate) struct SlotSign {
     pub(crate) reading: Option<Reading>,
 }
 
-impl Prepared {
+impl PreparedBatch {
     /// The changes of a batch, and its frame.
     pub(crate) fn with_frame(batch: Batch) -> (Self, Vec<u8>) {
         let frame = encode_batch(&batch);
@@ -71,19 +71,21 @@ impl Prepared {
 }
 
 /// A record under the place that it says itself, and nowhere else.
-pub(crate) fn put<R: Placed>(record: &R, out: &mut Vec<Change>) {
-    out.extend(record.left().map(|(table, key)| Change::Delete { table, key }));
+pub(crate) fn put<R: Placed>(record: &R, out: &mut Vec<TableChange>) {
+    out.extend(record.left().map(|(table, key)| TableChange::Delete { table, key }));
     put_at::<R>(&record.place(), record, out);
 }
 
-fn put_at<R: Record>(place: &R::Place, record: &R, out: &mut Vec<Change>) {
-    out.push(Change::Put { table: R::TABLE, key: R::key(place), value: record.to_boxed_row() });
-    index_rows::<R>(place, |table, key, value| out.push(Change::Put { table, key, value: Box::from(value) }));
+fn put_at<R: Record>(place: &R::Place, record: &R, out: &mut Vec<TableChange>) {
+    out.push(TableChange::Put { table: R::TABLE, key: R::key(place), value: record.to_boxed_row() });
+    index_rows::<R>(place, |table, key, value| {
+        out.push(TableChange::Put { table, key, value: Box::from(value) })
+    });
 }
 
-fn delete<R: Record>(place: &R::Place, out: &mut Vec<Change>) {
-    out.push(Change::Delete { table: R::TABLE, key: R::key(place) });
-    index_rows::<R>(place, |table, key, _| out.push(Change::Delete { table, key }));
+fn delete<R: Record>(place: &R::Place, out: &mut Vec<TableChange>) {
+    out.push(TableChange::Delete { table: R::TABLE, key: R::key(place) });
+    index_rows::<R>(place, |table, key, _| out.push(TableChange::Delete { table, key }));
 }
 
 /// A change with its parts by their names.
@@ -124,9 +126,9 @@ macro_rules! changes_of {
         $(#[$doc:meta])* $number:literal $change:ident $parts:tt
         { $(puts $put:ident $(at $at:ident)?)? $(deletes $($deleted:tt)+)? $(apart $(puts $apart:ident)?)? }
     )*) => {
-        fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<Change>) {
+        fn changes_of(op: Op, head: &PartitionHead, out: &mut Vec<TableChange>) {
             match op {
-                Op::Sign(sign) => out.push(Change::Sign(slot_sign(sign, head))),
+                Op::Sign(sign) => out.push(TableChange::Sign(slot_sign(sign, head))),
                 Op::DeleteDevice(id, slot) => delete_device(&id, slot, out),
                 Op::PutDelivery(delivery) => put_delivery(&delivery, out),
                 Op::DeleteJob(id) => delete_job(id, out),
@@ -149,26 +151,26 @@ macro_rules! changes_of {
 
 records::all_changes!(changes_of);
 
-fn delete_job(id: JobId, out: &mut Vec<Change>) {
+fn delete_job(id: JobId, out: &mut Vec<TableChange>) {
     delete::<JobHead>(&id, out);
     out.push(delete_body(id));
 }
 
-fn park_job(job: &ParkedJob, out: &mut Vec<Change>) {
+fn park_job(job: &ParkedJob, out: &mut Vec<TableChange>) {
     delete::<JobHead>(&job.head.id, out);
     put(job, out);
 }
 
 /// Its profile, its state and the ids of its reports; the rest is hidden, and swept later.
-fn delete_device(id: &DeviceId, slot: DeviceSlot, out: &mut Vec<Change>) {
-    out.push(Change::Delete { table: Table::Devices, key: key::device(id) });
+fn delete_device(id: &DeviceId, slot: DeviceSlot, out: &mut Vec<TableChange>) {
+    out.push(TableChange::Delete { table: Table::Devices, key: key::device(id) });
     delete::<DeviceState>(&slot, out);
     delete::<ReportIds>(&slot, out);
-    out.push(Change::Put { table: Table::Deleted, key: key::slot(slot), value: Box::default() });
-    out.push(Change::DropDevice(slot));
+    out.push(TableChange::Put { table: Table::Deleted, key: key::slot(slot), value: Box::default() });
+    out.push(TableChange::DropDevice(slot));
 }
 
-fn put_delivery(delivery: &Delivery, out: &mut Vec<Change>) {
+fn put_delivery(delivery: &Delivery, out: &mut Vec<TableChange>) {
     put_at::<DeliveryProgress>(&delivery.id.into(), &delivery.progress, out);
     put(delivery, out);
 }
@@ -186,10 +188,10 @@ fn slot_sign(sign: Sign, head: &PartitionHead) -> SlotSign {
 }
 
 /// Bytes as they were given: what a job carries has no form that could change.
-fn put_body(id: JobId, body: &Arc<[u8]>) -> Change {
-    Change::Put { table: Table::JobBodies, key: key::job(id), value: Box::from(&**body) }
+fn put_body(id: JobId, body: &Arc<[u8]>) -> TableChange {
+    TableChange::Put { table: Table::JobBodies, key: key::job(id), value: Box::from(&**body) }
 }
 
-fn delete_body(id: JobId) -> Change {
-    Change::Delete { table: Table::JobBodies, key: key::job(id) }
+fn delete_body(id: JobId) -> TableChange {
+    TableChange::Delete { table: Table::JobBodies, key: key::job(id) }
 }

@@ -44,7 +44,7 @@ mod timeline;
 mod value;
 
 pub use batch::{decode_batch, encode_batch};
-pub(crate) use bytes::{Reader, put_bytes, put_i64, put_u64};
+pub(crate) use bytes::{ByteReader, put_bytes, put_i64, put_u64};
 pub(crate) use command::rows_of_command;
 pub(crate) use job::ParkedId;
 pub(crate) use seen::{decode_seen_slice, encode_seen_slice};
@@ -109,7 +109,7 @@ pub(crate) trait Stored: Sized {
     /// Appends the record in the newest version, without the version byte.
     fn put(&self, out: &mut Vec<u8>);
     /// Reads a record of `version`, which is from 1 to [`Stored::VERSION`].
-    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError>;
+    fn get(reader: &mut ByteReader<'_>, version: u8) -> Result<Self, CodecError>;
 
     /// Appends the version byte and the record.
     fn write(&self, out: &mut Vec<u8>) {
@@ -118,7 +118,7 @@ pub(crate) trait Stored: Sized {
     }
 
     /// Reads the version byte and the record.
-    fn read(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         let at = reader.at();
         let found = reader.u8(Self::NAME)?;
         if found == 0 {
@@ -153,7 +153,7 @@ pub(crate) trait Stored: Sized {
 
     /// Reads the value of a table's row.
     fn from_row(bytes: &[u8]) -> Result<Self, CodecError> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         let record = Self::read(&mut reader)?;
         reader.end()?;
         Ok(record)

@@ -44,14 +44,14 @@ use blocklog::{LogId, LogOptions, Position};
 use records::Batch;
 
 use crate::blocks::{BlockStorage, DiskBlocks};
-use crate::change::Prepared;
+use crate::change::PreparedBatch;
 use crate::port::{CommitDone, CommitOutcome, Store, StoreError, StoreMetric, View};
 use checkpoint::Checkpointer;
 use commit::Committer;
-use directory::Directory;
+use directory::DataDirectory;
 use fault_injection::FaultInjection;
-use health::Health;
-use inbox::{Inbox, Waiting};
+use health::StoreHealth;
+use inbox::{Inbox, WaitingBatch};
 use overlay::OverlayMemory;
 use partition::Partition;
 use stats::Counters;
@@ -135,7 +135,7 @@ impl Default for EmbeddedOptions {
 
 /// What a step found to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum StepOutcome {
     /// Nothing.
     Idle,
     /// Something; there may be more.
@@ -147,7 +147,7 @@ pub enum Progress {
 /// The embedded store. See the module.
 pub struct EmbeddedStore {
     options: EmbeddedOptions,
-    directory: Directory,
+    directory: DataDirectory,
     /// Device partitions by number, then the registry, then partitions of queues by index, then
     /// that of campaigns, then partitions of streams by index.
     partitions: Vec<Partition>,
@@ -156,7 +156,7 @@ pub struct EmbeddedStore {
     committer: Mutex<Committer>,
     checkpointer: Mutex<Checkpointer>,
     tables: Tables,
-    health: Arc<Health>,
+    health: Arc<StoreHealth>,
     counters: Counters,
     /// The latest engine time of any batch.
     recorded_now: AtomicI64,
@@ -236,7 +236,7 @@ impl Store for EmbeddedStore {
             done(CommitOutcome::Failed(failure));
             return;
         }
-        let (prepared, frame) = Prepared::with_frame(batch);
+        let (prepared, frame) = PreparedBatch::with_frame(batch);
         if frame.len() > blocklog::PAYLOAD_BYTES_MAX {
             // It never reaches the log, which would accept nothing more. Those after it are out of
             // order now, and fenced.
@@ -248,7 +248,7 @@ impl Store for EmbeddedStore {
             done(CommitOutcome::Fenced);
             return;
         }
-        if let Err(done) = self.inbox.push(Waiting { index, prepared, frame, done }) {
+        if let Err(done) = self.inbox.push(WaitingBatch { index, prepared, frame, done }) {
             let stopped = StoreError::Refused("the store was stopped".to_owned());
             done(CommitOutcome::Failed(Arc::new(stopped)));
         }

@@ -17,12 +17,12 @@ mod page;
 use base::Timestamp;
 use records::Reading;
 
-pub(crate) use blob::{BLOCK_BYTES, Blob, Source, encode_blob, merge_blobs};
+pub(crate) use blob::{BLOCK_BYTES, Blob, BlobSource, encode_blob, merge_blobs};
 pub(crate) use chunk::{Chunk, ChunkReadings};
 pub(crate) use device_set::SliceDevices;
 pub(crate) use index::{BlobIndex, Sealed, day_of, seal, span_of_day};
 pub(crate) use merging::{FAN_IN, plan};
-pub(crate) use page::{ReadingPage, Span};
+pub(crate) use page::{ReadingPage, ReadingSpan};
 
 /// A reading of a device of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ mod table;
 
 pub use blocks::{BLOCK_SUFFIX, BlockStorage, BlockStorages, DiskBlocks, MemoryBlocks, SwitchedBlocks};
 pub use embedded::{
-    Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Progress, Running, STORAGES_MADE,
+    Backup, BackupSummary, Checked, EmbeddedOptions, EmbeddedStore, Running, STORAGES_MADE, StepOutcome,
     SyncMode, check_backup, check_directory, check_free, is_data_directory, restore, verify_backup,
     was_data_directory,
 };

@@ -19,7 +19,7 @@ use base::{Lineage, PartitionId, Timestamp};
 use records::Batch;
 
 use crate::blocks::{BlockStorage, MemoryBlocks};
-use crate::change::Prepared;
+use crate::change::PreparedBatch;
 use crate::port::{CommitDone, CommitOutcome, Store, StoreError, StoreMetric, View};
 use partition::MemoryPartition;
 use view::MemoryView;
@@ -135,7 +135,7 @@ impl MemoryState {
             return CommitOutcome::Fenced;
         }
         if batch.head.seq == expected {
-            Arc::make_mut(partition).apply(Prepared::of(batch));
+            Arc::make_mut(partition).apply(PreparedBatch::of(batch));
             self.batches += 1;
         }
         CommitOutcome::Durable

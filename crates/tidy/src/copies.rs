@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::rust::Source;
+use crate::rust::SourceFile;
 
 /// As many lines that say something make a copy.
 const LINES: usize = 6;
@@ -20,7 +20,7 @@ pub struct SharingFiles {
 /// Every pair of files of different crates that share six lines in a row. Lines that say little -
 /// imports, comments, attributes, brackets - are passed over.
 #[must_use]
-pub fn copies(sources: &[Source]) -> BTreeMap<SharingFiles, usize> {
+pub fn copies(sources: &[SourceFile]) -> BTreeMap<SharingFiles, usize> {
     let mut places: BTreeMap<Vec<&str>, Vec<(usize, usize)>> = BTreeMap::new();
     for (index, source) in sources.iter().enumerate() {
         let lines = telling_lines(&source.text);
@@ -62,13 +62,13 @@ mod tests {
 
     use super::*;
 
-    fn source(path: &str, lines: std::ops::Range<u32>) -> Source {
+    fn source(path: &str, lines: std::ops::Range<u32>) -> SourceFile {
         let text = lines.fold(String::new(), |mut text, line| {
             let _always_ok = writeln!(text, "// comment {path}\nconst LINE_{line}: u32 = {line};");
             text
         });
         let syntax = syn::parse_file(&text).expect("it is Rust");
-        Source { path: path.into(), text, syntax, is_test_code: false }
+        SourceFile { path: path.into(), text, syntax, is_test_code: false }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use syn::visit::{self, Visit};
 
-use crate::rust::{self, Source};
+use crate::rust::{self, SourceFile};
 
 /// Names of types and traits that were given up, each with one that says more.
 const OLD_TYPES: [(&str, &str); 30] = [
@@ -128,7 +128,7 @@ pub struct DeclaredName {
 /// of its own too. A file that no `mod` line leads to, such as that of a test target, gives its
 /// own name.
 #[must_use]
-pub fn declared_names(source: &Source) -> Vec<DeclaredName> {
+pub fn declared_names(source: &SourceFile) -> Vec<DeclaredName> {
     let mut names = Names(Vec::new());
     if rust::is_target_root(&source.path) {
         let name = source.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -140,7 +140,7 @@ pub fn declared_names(source: &Source) -> Vec<DeclaredName> {
 
 /// The names of functions, fields and variants that a file declares, wherever they stand in it.
 #[must_use]
-pub fn declared_members(source: &Source) -> Vec<DeclaredName> {
+pub fn declared_members(source: &SourceFile) -> Vec<DeclaredName> {
     let mut members = MemberNames(Vec::new());
     members.visit_file(&source.syntax);
     members.0
@@ -225,9 +225,9 @@ impl<'ast> Visit<'ast> for MemberNames {
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
+    fn source(path: &str, text: &str) -> SourceFile {
         let syntax = syn::parse_file(text).expect("Rust");
-        Source { path: path.into(), text: text.to_owned(), syntax, is_test_code: false }
+        SourceFile { path: path.into(), text: text.to_owned(), syntax, is_test_code: false }
     }
 
     fn declared(path: &str, text: &str) -> Vec<(usize, String)> {

@@ -14,7 +14,7 @@ use syn::visit::{self, Visit};
 use crate::tree;
 
 /// One parsed file.
-pub struct Source {
+pub struct SourceFile {
     /// Its path below the root.
     pub path: PathBuf,
     /// Its text.
@@ -26,7 +26,7 @@ pub struct Source {
     pub is_test_code: bool,
 }
 
-impl Source {
+impl SourceFile {
     /// The crate that it belongs to: the folder below `crates/`.
     #[must_use]
     pub fn crate_name(&self) -> &str {
@@ -35,14 +35,14 @@ impl Source {
 }
 
 /// What is asked of every Rust file of the tree.
-type Question = Box<dyn FnOnce(&[Source]) + Send>;
+type Question = Box<dyn FnOnce(&[SourceFile]) + Send>;
 
 /// Asks something of every Rust file of the tree. All are parsed once in a process, on a thread
 /// that they do not leave: syntax is of one thread.
 ///
 /// # Panics
 /// When a file cannot be parsed, and when `ask` panics.
-pub fn of_sources<T: Send + 'static>(ask: impl FnOnce(&[Source]) -> T + Send + 'static) -> T {
+pub fn of_sources<T: Send + 'static>(ask: impl FnOnce(&[SourceFile]) -> T + Send + 'static) -> T {
     static QUESTIONS: LazyLock<mpsc::Sender<Question>> = LazyLock::new(|| {
         let (questions, asked) = mpsc::channel::<Question>();
         thread::spawn(move || {
@@ -53,7 +53,7 @@ pub fn of_sources<T: Send + 'static>(ask: impl FnOnce(&[Source]) -> T + Send + '
     });
     const PARSED: &str = "every file can be parsed";
     let (answer, answered) = mpsc::channel();
-    let question = move |sources: &[Source]| {
+    let question = move |sources: &[SourceFile]| {
         let asked = panic::catch_unwind(AssertUnwindSafe(|| ask(sources))).map_err(|thrown| {
             let text = thrown.downcast_ref::<String>().map(String::as_str);
             text.or_else(|| thrown.downcast_ref::<&str>().copied()).unwrap_or_default().to_owned()
@@ -64,12 +64,12 @@ pub fn of_sources<T: Send + 'static>(ask: impl FnOnce(&[Source]) -> T + Send + '
     answered.recv().expect(PARSED).unwrap_or_else(|text| panic!("{text}"))
 }
 
-fn sources() -> Vec<Source> {
+fn sources() -> Vec<SourceFile> {
     let parse = |path: PathBuf| {
         let text = tree::read(&path);
         let syntax = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let is_test_code = path.ends_with("tests.rs") || path.iter().any(|part| part == "tests");
-        Source { path, text, syntax, is_test_code }
+        SourceFile { path, text, syntax, is_test_code }
     };
     let mut sources: Vec<_> = tree::files(&[".rs"]).into_iter().map(parse).collect();
     while mark_what_test_code_declares(&mut sources) {}
@@ -77,7 +77,7 @@ fn sources() -> Vec<Source> {
 }
 
 /// Whether another file turned out to be test code.
-fn mark_what_test_code_declares(sources: &mut [Source]) -> bool {
+fn mark_what_test_code_declares(sources: &mut [SourceFile]) -> bool {
     let declared = sources.iter().flat_map(|source| {
         declared_files(source)
             .into_iter()
@@ -123,7 +123,7 @@ impl Function {
 
 /// Every function of a file, those in `proptest!` blocks too.
 #[must_use]
-pub fn functions(source: &Source) -> Vec<Function> {
+pub fn functions(source: &SourceFile) -> Vec<Function> {
     let mut finder =
         FunctionFinder { in_test_code: source.is_test_code, functions: Vec::new(), open: Vec::new() };
     finder.visit_file(&source.syntax);
@@ -272,7 +272,7 @@ fn functions_of_proptest(tokens: &proc_macro2::TokenStream) -> Vec<Function> {
 
 /// Every path that a file writes or imports, in parts: `use std::{fs, net::TcpStream}` gives two.
 #[must_use]
-pub fn paths(source: &Source) -> Vec<Vec<String>> {
+pub fn paths(source: &SourceFile) -> Vec<Vec<String>> {
     struct Paths(Vec<Vec<String>>);
     impl<'ast> Visit<'ast> for Paths {
         fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -312,7 +312,7 @@ pub struct Declared {
 
 /// The files that a file's `mod name;` lines stand for; each may be one of two.
 #[must_use]
-pub fn declared_files(source: &Source) -> Vec<Declared> {
+pub fn declared_files(source: &SourceFile) -> Vec<Declared> {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let stem = source.path.file_stem().unwrap_or_default();
     let is_root = ["lib.rs", "main.rs", "mod.rs"].iter().any(|name| source.path.ends_with(name))
@@ -374,9 +374,9 @@ fn path_attribute(attributes: &[syn::Attribute]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
+    fn source(path: &str, text: &str) -> SourceFile {
         let syntax = syn::parse_file(text).expect("Rust");
-        Source { path: path.into(), text: text.to_owned(), syntax, is_test_code: false }
+        SourceFile { path: path.into(), text: text.to_owned(), syntax, is_test_code: false }
     }
 
     #[test]

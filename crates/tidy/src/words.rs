@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
 
-use crate::rust::{Source, is_for_tests};
+use crate::rust::{SourceFile, is_for_tests};
 
 /// How every metric begins.
 const METRIC_PREFIX: &str = "fieldpost_";
@@ -29,7 +29,7 @@ pub struct Words {
 
 /// The words of all files that are not test code.
 #[must_use]
-pub fn words<'a>(sources: impl Iterator<Item = &'a Source>) -> Words {
+pub fn words<'a>(sources: impl Iterator<Item = &'a SourceFile>) -> Words {
     let mut found = Words::default();
     for source in sources.filter(|source| !source.is_test_code && source.crate_name() != "tidy") {
         let mut finder = WordFinder { constants: constants(&source.syntax), ..WordFinder::default() };
@@ -202,7 +202,7 @@ mod tests {
             #[cfg(test)] mod tests { fn h() { Problem::not_allowed("only_in_a_test", ""); } }
         "#;
         let syntax = syn::parse_file(text).expect("Rust");
-        let source = Source { path: "x.rs".into(), text: text.to_owned(), syntax, is_test_code: false };
+        let source = SourceFile { path: "x.rs".into(), text: text.to_owned(), syntax, is_test_code: false };
         let found = words([source].iter());
         let codes: Vec<_> = found.codes.iter().map(String::as_str).collect();
         assert_eq!(codes, ["invalid_id", "too_long", "unknown_topic", "unreadable"]);

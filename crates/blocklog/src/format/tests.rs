@@ -2,7 +2,7 @@
 
 use super::*;
 
-const PLACE: Place = Place { log: LogId(0x0123_4567_89ab_cdef), sequence: 7 };
+const PLACE: SegmentId = SegmentId { log: LogId(0x0123_4567_89ab_cdef), sequence: 7 };
 
 fn frame(payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -46,8 +46,8 @@ fn a_frame_cut_short_does_not_verify() {
 #[test]
 fn a_frame_of_another_log_or_segment_does_not_verify() {
     let bytes = frame(b"payload");
-    assert_eq!(verify_frame(&bytes, Place { log: LogId(1), ..PLACE }), None);
-    assert_eq!(verify_frame(&bytes, Place { sequence: 8, ..PLACE }), None);
+    assert_eq!(verify_frame(&bytes, SegmentId { log: LogId(1), ..PLACE }), None);
+    assert_eq!(verify_frame(&bytes, SegmentId { sequence: 8, ..PLACE }), None);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_frame_with_any_byte_changed_still_leaves_traces_and_an_old_one_none() {
         assert!(traces_of_frame(&bad, PLACE, &positions).is_some(), "byte {at}");
     }
     assert_eq!(traces_of_frame(&good, PLACE, &positions), Some(good.len()));
-    let later = Place { sequence: PLACE.sequence + 3, ..PLACE };
+    let later = SegmentId { sequence: PLACE.sequence + 3, ..PLACE };
     assert_eq!(traces_of_frame(&good, later, &(43..=60)), None);
     assert_eq!(traces_of_frame(&[0; 200], PLACE, &positions), None);
     assert_eq!(traces_of_frame(&good[..30], PLACE, &positions), None);
@@ -78,7 +78,7 @@ fn a_segment_header_reads_back_and_any_changed_bit_is_damage() {
     for bit in 0..good.len() * 8 {
         let mut bad = good;
         bad[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(SegmentHeader::decode(&bad), Err(BadHeader::Damaged), "bit {bit}");
+        assert_eq!(SegmentHeader::decode(&bad), Err(SegmentHeaderError::Damaged), "bit {bit}");
     }
 }
 
@@ -88,7 +88,7 @@ fn a_header_of_a_later_version_is_told_from_a_damaged_one() {
     bytes[8] = 9;
     let checksum = crc32c::crc32c(&bytes[..SEGMENT_CHECKSUM_AT]);
     bytes[SEGMENT_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Version(9)));
+    assert_eq!(SegmentHeader::decode(&bytes), Err(SegmentHeaderError::Version(9)));
 }
 
 /// Logs with these bytes exist: a change of them is a new format version.

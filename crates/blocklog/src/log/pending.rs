@@ -5,15 +5,15 @@
 
 use std::collections::VecDeque;
 
-use crate::format::{Place, SEGMENT_HEADER_BYTES, SegmentHeader, encode_frame, frame_bytes};
+use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentId, encode_frame, frame_bytes};
 use crate::position::Position;
 
 /// A buffer that a rare large batch made larger than this is not kept for the next, in bytes.
 const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// What is to be added to one segment.
-pub(crate) struct Piece {
-    pub place: Place,
+pub(crate) struct SegmentWrite {
+    pub place: SegmentId,
     /// The last frame in the segment so far.
     pub last: Position,
     /// Where `bytes` go in the file.
@@ -22,7 +22,7 @@ pub(crate) struct Piece {
     pub bytes: Vec<u8>,
 }
 
-impl Piece {
+impl SegmentWrite {
     fn end(&self) -> u64 {
         self.begin + self.bytes.len() as u64
     }
@@ -33,17 +33,20 @@ impl Piece {
     }
 }
 
-/// The pieces in the order of their segments.
-pub(crate) struct Pending {
+/// The writes in the order of their segments.
+pub(crate) struct PendingFrames {
     /// Segments that get no more frames.
-    full: VecDeque<Piece>,
-    last: Piece,
+    full: VecDeque<SegmentWrite>,
+    last: SegmentWrite,
 }
 
-impl Pending {
+impl PendingFrames {
     /// Nothing waits; the next frame goes to `place` at offset `begin`, after the frame at `end`.
-    pub(crate) fn after(place: Place, begin: u64, end: Position) -> Pending {
-        Pending { full: VecDeque::new(), last: Piece { place, last: end, begin, bytes: Vec::new() } }
+    pub(crate) fn after(place: SegmentId, begin: u64, end: Position) -> PendingFrames {
+        PendingFrames {
+            full: VecDeque::new(),
+            last: SegmentWrite { place, last: end, begin, bytes: Vec::new() },
+        }
     }
 
     /// Adds a frame to the last segment, or to a new one where it has no room.
@@ -64,24 +67,26 @@ impl Pending {
     fn begin_segment(&mut self, first: Position) {
         let sequence = self.last.place.sequence.checked_add(1);
         let sequence = sequence.expect("four thousand million segments are more than any disk holds");
-        let place = Place { sequence, ..self.last.place };
+        let place = SegmentId { sequence, ..self.last.place };
         let bytes = header_bytes(place, first, self.last.end());
-        let next = Piece { place, last: first, begin: 0, bytes };
+        let next = SegmentWrite { place, last: first, begin: 0, bytes };
         self.full.push_back(std::mem::replace(&mut self.last, next));
     }
 
     /// The oldest segment that gets no more frames.
-    pub(crate) fn pop_full(&mut self) -> Option<Piece> {
+    pub(crate) fn pop_full(&mut self) -> Option<SegmentWrite> {
         self.full.pop_front()
     }
 
-    /// What waits for the last segment, and its sequence. [`Pending::reuse`] takes the buffer back.
+    /// What waits for the last segment, and its sequence. [`PendingFrames::reuse`] takes the buffer
+    /// back.
     pub(crate) fn take_last(&mut self) -> (u32, Vec<u8>) {
         self.last.begin = self.last.end();
         (self.last.place.sequence, std::mem::take(&mut self.last.bytes))
     }
 
-    /// Takes back the buffer of [`Pending::take_last`], empty, before the next frame is added.
+    /// Takes back the buffer of [`PendingFrames::take_last`], empty, before the next frame is
+    /// added.
     pub(crate) fn reuse(&mut self, buffer: Vec<u8>) {
         if buffer.capacity() <= KEPT_BYTES_MAX {
             self.last.bytes = buffer;
@@ -90,6 +95,6 @@ impl Pending {
 }
 
 /// The header of a new segment.
-pub(crate) fn header_bytes(place: Place, first: Position, previous_bytes: u64) -> Vec<u8> {
+pub(crate) fn header_bytes(place: SegmentId, first: Position, previous_bytes: u64) -> Vec<u8> {
     SegmentHeader { place, first, previous_bytes, earlier_bytes: 0 }.encode().to_vec()
 }

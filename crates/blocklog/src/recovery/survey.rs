@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{LogError, file_of};
-use crate::format::{BadHeader, FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentHeaderError};
 use crate::position::Position;
 use crate::segment::{is_left_over, sequence_of};
 
@@ -63,8 +63,10 @@ fn read_header(disk: &dyn Disk, sequence: u32, name: String) -> Result<Segment, 
     file.read_at(0, &mut bytes).map_err(LogError::io("read", disk, &name))?;
     match SegmentHeader::decode(&bytes) {
         Ok(header) if header.place.sequence == sequence => Ok(Segment { name, header }),
-        Ok(_) | Err(BadHeader::Damaged) => Err(LogError::CorruptHeader { file: file_of(disk, &name) }),
-        Err(BadHeader::Version(found)) => {
+        Ok(_) | Err(SegmentHeaderError::Damaged) => {
+            Err(LogError::CorruptHeader { file: file_of(disk, &name) })
+        }
+        Err(SegmentHeaderError::Version(found)) => {
             Err(LogError::UnsupportedVersion { file: file_of(disk, &name), found, supported: FORMAT_VERSION })
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::random::Random;
+use super::random::DiskRandom;
 
 /// What a disk writes whole or not at all, in bytes.
 const SECTOR_BYTES: usize = 512;
@@ -47,7 +47,7 @@ pub(super) enum CrashOutcome {
 }
 
 impl CrashOutcome {
-    pub(super) fn random(random: &mut Random) -> CrashOutcome {
+    pub(super) fn random(random: &mut DiskRandom) -> CrashOutcome {
         match random.below(8) {
             0 => CrashOutcome::LoseAll,
             1 => CrashOutcome::KeepAll,
@@ -146,7 +146,7 @@ impl Content {
     }
 
     /// The power fails: chooses what is left.
-    pub(super) fn crash(&mut self, random: &mut Random) {
+    pub(super) fn crash(&mut self, random: &mut DiskRandom) {
         let lengths = std::mem::take(&mut self.lengths);
         let survivors = Survivors::choose(self.writes, self.unsynced.values(), &lengths, random);
         let longest = lengths.iter().map(|(_, length)| *length).max().unwrap_or(0).max(self.current.len());
@@ -181,7 +181,7 @@ impl Survivors {
         newest: u64,
         unsynced: impl Iterator<Item = &'a Unsynced>,
         lengths: &[(u64, usize)],
-        random: &mut Random,
+        random: &mut DiskRandom,
     ) -> Survivors {
         let mut writes: BTreeSet<u64> =
             unsynced.flat_map(|unsynced| unsynced.versions.iter().map(|(write, _)| *write)).collect();
@@ -193,7 +193,7 @@ impl Survivors {
     }
 
     /// What is left of a sector; `None` for what was durable.
-    fn version<'a>(&self, versions: &'a [(u64, Sector)], random: &mut Random) -> Option<&'a Sector> {
+    fn version<'a>(&self, versions: &'a [(u64, Sector)], random: &mut DiskRandom) -> Option<&'a Sector> {
         let survivor = match self.outcome {
             CrashOutcome::LoseAll => None,
             CrashOutcome::KeepAll => versions.last(),
@@ -211,7 +211,7 @@ impl Survivors {
     }
 
     /// The length that the file has; `None` for the durable one.
-    fn length(&self, lengths: &[(u64, usize)], random: &mut Random) -> Option<usize> {
+    fn length(&self, lengths: &[(u64, usize)], random: &mut DiskRandom) -> Option<usize> {
         let survivor = match self.outcome {
             CrashOutcome::LoseAll => None,
             CrashOutcome::KeepAll => lengths.last(),

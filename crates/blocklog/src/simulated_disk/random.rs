@@ -1,12 +1,12 @@
 //! The random numbers of the simulated disk: splitmix64, so that a seed means the same for ever.
 
-pub(super) struct Random {
+pub(super) struct DiskRandom {
     state: u64,
 }
 
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random { state: seed }
+impl DiskRandom {
+    pub(super) fn new(seed: u64) -> DiskRandom {
+        DiskRandom { state: seed }
     }
 
     pub(super) fn next(&mut self) -> u64 {

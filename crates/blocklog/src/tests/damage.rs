@@ -102,7 +102,12 @@ fn path_of(name: &str) -> String {
 }
 
 /// What must come of a change to the byte at `offset` of `name`.
-fn check_changed_byte(sample: &Sample, name: &str, offset: u64, outcome: Result<(Opened, Frames), LogError>) {
+fn check_changed_byte(
+    sample: &Sample,
+    name: &str,
+    offset: u64,
+    outcome: Result<(OpenedLog, Frames), LogError>,
+) {
     let frame =
         sample.placed.iter().find(|frame| frame.file == name && (frame.begin..frame.end).contains(&offset));
     let what = format!("{name} at {offset} of {frame:?}");

@@ -168,7 +168,7 @@ impl Run {
         panic!("no fault is left, and still it does not open");
     }
 
-    fn opened(&mut self, opened: Opened, mut frames: Frames) {
+    fn opened(&mut self, opened: OpenedLog, mut frames: Frames) {
         let rest = frames.split_off(self.confirmed.len().min(frames.len()));
         assert_eq!(frames, self.confirmed, "what was confirmed");
         assert!(self.unconfirmed.starts_with(&rest), "{rest:?} was not appended after it");

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use base::{Incarnation, Problem, hash};
-use fleet::Rules;
+use fleet::RegistryRules;
 
 use super::Engine;
 use crate::ImportDevice;
@@ -48,7 +48,12 @@ pub(super) async fn import(engine: &Engine, devices: Vec<ImportDevice>) -> Resul
     Ok(outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(NotAccepting.into()))).collect())
 }
 
-fn checked(engine: &Engine, device: ImportDevice, rules: &Rules, index: u32) -> Result<ToImport, Problem> {
+fn checked(
+    engine: &Engine,
+    device: ImportDevice,
+    rules: &RegistryRules,
+    index: u32,
+) -> Result<ToImport, Problem> {
     let import = device.check(rules)?;
     let known = |id| {
         let client = engine.directory().by_id(id).ok_or_else(|| unknown_client(id))?;

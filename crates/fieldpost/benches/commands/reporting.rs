@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use simulator::endpoint::Endpoint;
-use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
+use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
 use simulator::latency::Latency;
-use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
+use simulator::traffic::{DeviceIds, Dial, DoorLockProfile, DoorLocks};
 
 use super::{Failure, PATIENCE};
 
@@ -17,14 +17,14 @@ const SEED: u64 = 14;
 
 /// Reports that go on until they are stopped.
 pub(super) struct Reporting {
-    fleet: Fleet,
+    fleet: ReportingFleet,
     dial: Arc<Dial>,
 }
 
 impl Reporting {
     pub(super) fn start(mqtt: &Endpoint, devices: &DeviceIds, per_second: u32) -> Self {
         let dial = Dial::new(devices);
-        let pace = Pace {
+        let pace = DoorLockProfile {
             reports_per_second: f64::from(per_second) / f64::from(CONNECTIONS),
             change_per_mille: CHANGE_PER_MILLE,
             seed: SEED,
@@ -35,10 +35,10 @@ impl Reporting {
             way: Way::LeanMqtt { in_flight: IN_FLIGHT },
             endpoint: mqtt.clone(),
             devices: devices.clone(),
-            payload: Payload::Dated,
-            keep: Keep::Counts,
+            payload: PayloadFormat::Dated,
+            keep: ReportRetention::Counts,
         };
-        Self { fleet: Fleet::start(plan, lanes), dial }
+        Self { fleet: ReportingFleet::start(plan, lanes), dial }
     }
 
     /// How long their acknowledgements took, and how many there were.

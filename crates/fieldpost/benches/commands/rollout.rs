@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fieldpost_client::Method;
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::commands::CommandLedger;
 use simulator::traffic::DeviceIds;
 
@@ -47,7 +47,7 @@ pub(super) async fn at_rest(sizes: Sizes, report: &mut Report) -> Result<(), Fai
     load.sent().await;
     let without = idle(&server).await?;
 
-    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let api = ApiClient::new(server.site.http.clone(), PATIENCE);
     let rollout = json!({"payload": {"open": true}, "selector": format!("kind={}", devices.kind())});
     let begun: Value = api.post("/v1/rollouts", &rollout).await?;
     let path = format!("/v1/rollouts/{}", begun["id"].as_str().ok_or("a rollout without an id")?);
@@ -80,7 +80,7 @@ async fn idle(server: &Fieldpost) -> Result<Idle, Failure> {
 
 /// Frames that the server has written to its log so far.
 async fn written(server: &Fieldpost) -> Result<f64, Failure> {
-    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let api = ApiClient::new(server.site.http.clone(), PATIENCE);
     let answer = api.any(Method::GET, "/metrics", None).await?;
     let text = String::from_utf8(answer.body.to_vec())?;
     let line = text.lines().find_map(|line| line.strip_prefix("fieldpost_store_frames_total "));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use simulator::commands::{CommandLedger, CommandLoad, CommandedDevices, LoadPlan, ResponseProfile};
 use simulator::endpoint::Endpoint;
-use simulator::registration::{Registration, import_devices};
+use simulator::registration::{DeviceTemplate, import_devices};
 use simulator::traffic::DeviceIds;
 
 use super::site::Fieldpost;
@@ -20,7 +20,7 @@ pub(super) fn devices(count: u32) -> DeviceIds {
 
 /// Registers them.
 pub(super) async fn register(server: &Fieldpost, devices: &DeviceIds) -> Result<(), Failure> {
-    let imported = import_devices(&server.site.http, devices, &Registration::default(), |_| Ok(())).await?;
+    let imported = import_devices(&server.site.http, devices, &DeviceTemplate::default(), |_| Ok(())).await?;
     if imported.rejected > 0 {
         return Err(format!("not every device was registered: {imported:?}").into());
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::Value;
-use simulator::access::{Access, Login, Secret};
-use simulator::api_client::Api;
+use simulator::access::{ConnectOptions, NameAndPassword, Secret};
+use simulator::api_client::ApiClient;
 use simulator::commands::{CommandLedger, CommandedDevices, ResponseProfile};
 
 use super::machine::ms;
@@ -25,8 +25,12 @@ pub(super) async fn all_come_back(sizes: Sizes, report: &mut Report) -> Result<(
     let login = format!("username = {USERNAME:?}\npassword_sha256 = {PASSWORD_SHA256:?}\nadmin = true\n");
     std::fs::write(&config, format!("[[auth.mqtt]]\n{login}"))?;
     let server = Fieldpost::start_with_config(&config).await?;
-    let login = Login { name: USERNAME.to_owned(), password: Secret::new(PASSWORD.to_owned()) };
-    let mqtt = server.site.mqtt.clone().entered_with(Access { login: Some(login), ..Access::default() });
+    let login = NameAndPassword { name: USERNAME.to_owned(), password: Secret::new(PASSWORD.to_owned()) };
+    let mqtt = server
+        .site
+        .mqtt
+        .clone()
+        .entered_with(ConnectOptions { login: Some(login), ..ConnectOptions::default() });
     let devices = stage::devices(sizes.devices);
     stage::register(&server, &devices).await?;
     let ledger = Arc::new(CommandLedger::default());
@@ -34,7 +38,7 @@ pub(super) async fn all_come_back(sizes: Sizes, report: &mut Report) -> Result<(
     connected.vanish().await;
 
     let all_gone = |page: &Value| page["items"].as_array().is_some_and(Vec::is_empty);
-    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let api = ApiClient::new(server.site.http.clone(), PATIENCE);
     api.until("/v1/devices?connected=true&limit=1", PATIENCE, all_gone).await?;
 
     let all = u64::from(sizes.devices);

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::Value;
-use simulator::registration::{Registration, import_devices};
+use simulator::registration::{DeviceTemplate, import_devices};
 use simulator::traffic::DeviceIds;
 use tokio::process::Command;
 
@@ -41,7 +41,8 @@ pub(super) async fn long_open(sizes: Sizes, report: &mut Report) -> Result<(), F
 async fn server() -> Result<(Fieldpost, DeviceIds), Failure> {
     let server = Fieldpost::start().await?;
     let devices = DeviceIds::new("r", DEVICES);
-    let imported = import_devices(&server.site.http, &devices, &Registration::default(), |_| Ok(())).await?;
+    let imported =
+        import_devices(&server.site.http, &devices, &DeviceTemplate::default(), |_| Ok(())).await?;
     if imported.rejected > 0 {
         return Err(format!("not every device was registered: {imported:?}").into());
     }

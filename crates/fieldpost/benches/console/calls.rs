@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::latency::Latency;
 use tokio::task::JoinSet;
 
@@ -75,7 +75,7 @@ const CALLS: [(&str, &str); 40] = [
 pub(super) async fn of_every_page(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
     let name = format!("console_calls_{}devices_{}jobs", sizes.devices, sizes.jobs);
     let server = Fieldpost::start().await?;
-    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let api = ApiClient::new(server.site.http.clone(), PATIENCE);
     fill(&api, sizes).await?;
     let (mut all, mut worst) = (Latency::default(), (Duration::ZERO, ""));
     let mut http = Http::open(server.site.http.address().await).await?;
@@ -111,7 +111,7 @@ fn padded(path: &str, number: u32) -> String {
 }
 
 /// Devices that have reported, a client with links, commands that wait, and jobs.
-async fn fill(api: &Api, sizes: Sizes) -> Result<(), Failure> {
+async fn fill(api: &ApiClient, sizes: Sizes) -> Result<(), Failure> {
     let _made: Value = api
         .post("/v1/clients", &json!({"id": "acme", "name": "Acme", "url": "https://acme.example/hook"}))
         .await?;
@@ -145,7 +145,7 @@ async fn fill(api: &Api, sizes: Sizes) -> Result<(), Failure> {
 }
 
 /// Jobs for the next day, over all queues.
-async fn publish(api: &Api, jobs: u32) -> Result<(), Failure> {
+async fn publish(api: &ApiClient, jobs: u32) -> Result<(), Failure> {
     let job = json!({"payload": {"order": 1}, "delay": "12h"});
     let body = json!({"jobs": vec![job; JOBS_IN_EACH_CALL as usize]});
     let mut publishers = JoinSet::new();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use simulator::registration::{Registration, import_devices};
+use simulator::registration::{DeviceTemplate, import_devices};
 use simulator::traffic::DeviceIds;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -31,7 +31,8 @@ pub(super) async fn fifty(sizes: Sizes, report: &mut Report) -> Result<(), Failu
     let name = format!("consoles_{CONSOLES}_open_beside_{}_reports_per_s", sizes.reports_per_second);
     let server = Fieldpost::start().await?;
     let devices = DeviceIds::new("r", DEVICES);
-    let imported = import_devices(&server.site.http, &devices, &Registration::default(), |_| Ok(())).await?;
+    let imported =
+        import_devices(&server.site.http, &devices, &DeviceTemplate::default(), |_| Ok(())).await?;
     if imported.rejected > 0 {
         return Err(format!("not every device was registered: {imported:?}").into());
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use simulator::random::Random;
+use simulator::random::SeededRandom;
 use tokio::sync::mpsc;
 
 use super::http::{self, Http};
@@ -118,7 +118,7 @@ async fn publish_lane(
 
 /// Requests of a lane, each for its next queue, in which only the delays change.
 struct Calls {
-    random: Random,
+    random: SeededRandom,
     requests: Vec<Vec<u8>>,
     /// Where the delays begin in each of them, from its end.
     places: Vec<usize>,
@@ -135,7 +135,7 @@ impl Calls {
         // Behind the digits come `ms"}`, in front of the next job a comma, and at the very end
         // `]}`.
         let places = (0..IN_EACH_CALL as usize).map(|back| 2 + back * (job.len() + 1) + 4 + DIGITS).collect();
-        Self { random: Random::part(SEED, lane.into()), requests, places, next: 0 }
+        Self { random: SeededRandom::part(SEED, lane.into()), requests, places, next: 0 }
     }
 
     fn next(&mut self) -> &[u8] {

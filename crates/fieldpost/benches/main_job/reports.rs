@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use simulator::endpoint::Endpoint;
-use simulator::fleet::{Fleet, Keep, Outcome, Payload, Plan, Way};
+use simulator::fleet::{FleetOutcome, PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
 use simulator::traffic::{DeviceIds, Flood};
 
 use super::mqtt_subscriber::Subscriber;
@@ -69,11 +69,11 @@ impl Load {
             way: self.way,
             endpoint: endpoint.clone(),
             devices: self.devices.clone(),
-            payload: Payload::Dated,
-            keep: Keep::Counts,
+            payload: PayloadFormat::Dated,
+            keep: ReportRetention::Counts,
         };
         let start = Instant::now();
-        let outcome = Fleet::start(plan, lanes.map(flood).collect()).finish(PATIENCE).await;
+        let outcome = ReportingFleet::start(plan, lanes.map(flood).collect()).finish(PATIENCE).await;
         let took = start.elapsed();
         all_acknowledged(&outcome, share * u64::from(self.connections))?;
         Ok(took)
@@ -82,7 +82,7 @@ impl Load {
 
 /// A rate of reports that were refused, lost or acknowledged in disorder would be a rate of
 /// nothing.
-pub(super) fn all_acknowledged(outcome: &Outcome, expected: u64) -> Result<(), Failure> {
+pub(super) fn all_acknowledged(outcome: &FleetOutcome, expected: u64) -> Result<(), Failure> {
     let stats = outcome.stats;
     if stats.acknowledged == expected && stats.broken == 0 && stats.disordered == 0 {
         return Ok(());

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use simulator::api_client::Api;
-use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
+use simulator::api_client::ApiClient;
+use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
 use simulator::latency::Latency;
-use simulator::receiver::{Receiver, Retain};
-use simulator::sent::{Answer, Sent};
-use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
+use simulator::receiver::{Retain, WebhookReceiver};
+use simulator::sent::{ReportAnswer, Sent};
+use simulator::traffic::{DeviceIds, Dial, DoorLockProfile, DoorLocks};
 use tokio::task::JoinSet;
 
 use super::machine::{self, ms};
@@ -74,7 +74,8 @@ async fn deliveries_with(links: u32, report: &mut Report) -> Result<(), Failure>
 async fn change_all(server: &Fieldpost, devices: &DeviceIds, value: u8) -> Result<(), Failure> {
     let line = |index| format!("{{\"device_id\":\"{}\",\"data\":{value}}}\n", devices.id(index));
     let lines: String = (0..devices.count()).map(line).collect();
-    let answer: Value = Api::new(server.site.http.clone(), PATIENCE).post_lines("/v1/reports", lines).await?;
+    let answer: Value =
+        ApiClient::new(server.site.http.clone(), PATIENCE).post_lines("/v1/reports", lines).await?;
     if answer["accepted"] == devices.count() {
         Ok(())
     } else {
@@ -87,7 +88,7 @@ async fn change_all(server: &Fieldpost, devices: &DeviceIds, value: u8) -> Resul
 pub(super) async fn report_to_webhook(report: &mut Report) -> Result<(), Failure> {
     const NAME: &str = "report_to_webhook_1000changes_per_s_50clients";
     let server = Fieldpost::start().await?;
-    let receiver = Receiver::open(Retain::Everything)?;
+    let receiver = WebhookReceiver::open(Retain::Everything)?;
     let devices = DeviceIds::new("T", TIMED_DEVICES);
     register(&server, &devices, TIMED_CLIENTS, 1, &receiver.url()).await?;
     let sent = change_evenly(&server, &devices).await?;
@@ -123,17 +124,18 @@ async fn change_evenly(server: &Fieldpost, devices: &DeviceIds) -> Result<Sent, 
         way: Way::LeanMqtt { in_flight: 20 },
         endpoint: server.site.mqtt.clone(),
         devices: devices.clone(),
-        payload: Payload::Dated,
-        keep: Keep::EveryReport,
+        payload: PayloadFormat::Dated,
+        keep: ReportRetention::EveryReport,
     };
     let dial = Dial::new(devices);
-    let pace = Pace {
+    let pace = DoorLockProfile {
         reports_per_second: f64::from(TIMED_CHANGES_PER_SECOND / TIMED_CONNECTIONS),
         change_per_mille: 1_000,
         seed: 1,
     };
     let lanes = (0..TIMED_CONNECTIONS).map(|lane| devices.lane(lane, TIMED_CONNECTIONS));
-    let fleet = Fleet::start(plan, lanes.map(|lane| DoorLocks::new(lane, pace, dial.clone())).collect());
+    let fleet =
+        ReportingFleet::start(plan, lanes.map(|lane| DoorLocks::new(lane, pace, dial.clone())).collect());
     tokio::time::sleep(TIMED_FOR).await;
     dial.finish();
     let outcome = fleet.finish(PATIENCE).await;
@@ -149,7 +151,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(sent: &Sent, receiver: &Receiver) -> Self {
+    fn of(sent: &Sent, receiver: &WebhookReceiver) -> Self {
         let mut times = Self::default();
         for arrival in receiver.ledger().arrivals() {
             let told = &arrival.notification;
@@ -158,7 +160,7 @@ impl Times {
             let Some(report) = report else { continue };
             let since_sent = arrival.at.duration_since(report.first_sent);
             times.since_sent.record(since_sent);
-            if let Answer::Acknowledged(after) = report.answer {
+            if let ReportAnswer::Acknowledged(after) = report.answer {
                 times.since_accepted.record(since_sent.saturating_sub(after));
             }
         }
@@ -175,7 +177,7 @@ async fn register(
     links: u32,
     url: &str,
 ) -> Result<(), Failure> {
-    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let api = ApiClient::new(server.site.http.clone(), PATIENCE);
     let client = |index: u32| json!({"id": format!("c{index}"), "name": "bench", "url": url});
     all(&api, "/v1/clients", (0..clients).map(client)).await?;
     let line = |device: u32| {
@@ -194,7 +196,11 @@ async fn register(
 
 type Calls = JoinSet<Result<(), simulator::api_client::ApiError>>;
 
-async fn all(api: &Api, path: &'static str, bodies: impl Iterator<Item = Value>) -> Result<(), Failure> {
+async fn all(
+    api: &ApiClient,
+    path: &'static str,
+    bodies: impl Iterator<Item = Value>,
+) -> Result<(), Failure> {
     let mut calls = Calls::new();
     for body in bodies {
         let api = api.clone();

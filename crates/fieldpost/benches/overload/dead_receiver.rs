@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use simulator::api_client::Api;
-use simulator::receiver::{Behaviour, Receiver, Retain};
+use simulator::api_client::ApiClient;
+use simulator::receiver::{Behaviour, Retain, WebhookReceiver};
 
 use super::Failure;
 use super::machine::ms;
@@ -29,9 +29,9 @@ pub(super) async fn others_are_told(report: &mut Report) -> Result<(), Failure> 
 
 async fn told(report: &mut Report, name: &str, with_dead: bool) -> Result<Duration, Failure> {
     let server = Fieldpost::start().await?;
-    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let api = ApiClient::new(server.site.http.clone(), PATIENCE);
     let mut sink = Sink::open().await?;
-    let mut dead = Receiver::open(Retain::Latest)?;
+    let mut dead = WebhookReceiver::open(Retain::Latest)?;
     dead.behave(Behaviour::Hanging).await;
     let mut clients = vec![("well", format!("http://{}/hook", sink.address))];
     if with_dead {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
+use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
 use simulator::traffic::{DeviceIds, Flood};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
@@ -136,10 +136,10 @@ pub(super) async fn ten_times(report: &mut Report) -> Result<(), Failure> {
             way: Way::LeanMqtt { in_flight: 1_000 },
             endpoint: server.site.mqtt.clone(),
             devices: devices.clone(),
-            payload: Payload::Dated,
-            keep: Keep::Counts,
+            payload: PayloadFormat::Dated,
+            keep: ReportRetention::Counts,
         };
-        let outcome = Fleet::start(plan, floods.collect()).finish(PATIENCE).await;
+        let outcome = ReportingFleet::start(plan, floods.collect()).finish(PATIENCE).await;
         if outcome.unanswered > 0 || outcome.stats.broken > 0 {
             return Err(format!("not every report was acknowledged at once: {:?}", outcome.stats).into());
         }

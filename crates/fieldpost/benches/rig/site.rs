@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use simulator::server::{Server, Site};
+use simulator::server::{RunningServer, Site};
 
 use super::Failure;
 
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// this machine.
 pub(crate) struct Fieldpost {
     pub(crate) site: Site,
-    server: Server,
+    server: RunningServer,
 }
 
 impl Fieldpost {

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use fieldpost_client::{Client, DeviceSelection};
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::latency::Latency;
 use simulator::places::FleetPlaces;
-use simulator::registration::{Registration, import_devices};
+use simulator::registration::{DeviceTemplate, import_devices};
 use simulator::traffic::DeviceIds;
 
 use super::report::Report;
@@ -26,7 +26,7 @@ const FLOOR_OF_COUNTS: &str = "floor 5 ms; by 300 values 30 ms";
 pub(super) async fn of_a_million(sizes: Sizes, report: &mut Report) -> Result<(), Failure> {
     let server = Fieldpost::start().await?;
     let devices = DeviceIds::new("p", sizes.registered).of_kind("probe");
-    let places = Registration { places: Some(FleetPlaces::seeded(SEED)), ..Registration::default() };
+    let places = DeviceTemplate { places: Some(FleetPlaces::seeded(SEED)), ..DeviceTemplate::default() };
     let imported = import_devices(&server.site.http, &devices, &places, |_| Ok(())).await?;
     if imported.rejected > 0 {
         return Err(format!("not every device was registered: {imported:?}").into());
@@ -58,7 +58,7 @@ async fn import_is_counted(
     devices: &DeviceIds,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let api = Api::new(server.site.http.clone(), PATIENCE);
+    let api = ApiClient::new(server.site.http.clone(), PATIENCE);
     let changed = DeviceSelection::all().selector("round=1");
     let (begun, all) = (Instant::now(), CHANGED.min(devices.count()));
     for from in (0..all).step_by(IMPORT_LINES as usize) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fieldpost_client::{Client, DeviceSelection};
 use simulator::commands::{CommandLedger, CommandedDevices, ResponseProfile};
 use simulator::places::FleetPlaces;
-use simulator::registration::{Registration, import_devices};
+use simulator::registration::{DeviceTemplate, import_devices};
 use simulator::traffic::DeviceIds;
 
 use super::site::Fieldpost;
@@ -33,7 +33,7 @@ impl Stage {
         let server = Fieldpost::start().await?;
         let devices = DeviceIds::new("p", devices).of_kind("probe");
         let registration =
-            Registration { places: Some(FleetPlaces::seeded(SEED)), ..Registration::default() };
+            DeviceTemplate { places: Some(FleetPlaces::seeded(SEED)), ..DeviceTemplate::default() };
         let imported = import_devices(&server.site.http, &devices, &registration, |_| Ok(())).await?;
         if imported.rejected > 0 {
             return Err(format!("not every device was registered: {imported:?}").into());

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use simulator::server::Server;
+use simulator::server::RunningServer;
 use simulator::traffic::Dial;
 
 use super::Failure;
@@ -18,7 +18,7 @@ const KEPT_FOR_MAX: Duration = Duration::from_secs(3_600);
 /// A demo that was played, with its server still up.
 pub(super) struct Played {
     pub(super) stage: Stage,
-    pub(super) server: Server,
+    pub(super) server: RunningServer,
     /// Nothing is missing that the server vouched for.
     pub(super) is_complete: bool,
 }

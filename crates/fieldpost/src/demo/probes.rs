@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use simulator::commands::{CommandLedger, CommandedDevices, ResponseProfile};
-use simulator::registration::{Registration, import_devices};
+use simulator::registration::{DeviceTemplate, import_devices};
 use simulator::traffic::DeviceIds;
 
 use super::Failure;
@@ -51,7 +51,7 @@ struct ProbeResult {
 /// Plays it.
 pub(super) async fn play(screen: &mut DemoScreen, stage: &Stage) -> Result<ProbesAccount, Failure> {
     let devices = DeviceIds::new("probe", PROBES).of_kind("probe");
-    import_devices(&stage.site.http, &devices, &Registration::default(), |_| Ok(())).await?;
+    import_devices(&stage.site.http, &devices, &DeviceTemplate::default(), |_| Ok(())).await?;
     let ledger = Arc::new(CommandLedger::default());
     let connected =
         CommandedDevices::connect(&stage.site.mqtt, &devices, PROBES, ResponseProfile::default(), &ledger);

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use simulator::api_client::Api;
-use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
-use simulator::receiver::{Receiver, Retain};
+use simulator::api_client::ApiClient;
+use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::receiver::{Retain, WebhookReceiver};
 use simulator::registration::{change_interval, register_client, register_locks};
-use simulator::server::{Server, Site};
-use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
+use simulator::server::{RunningServer, Site};
+use simulator::traffic::{DeviceIds, Dial, DoorLockProfile, DoorLocks};
 
 use super::Failure;
 
@@ -55,20 +55,21 @@ const CALL_PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) site: Site,
-    pub(super) api: Api,
-    pub(super) acme: Receiver,
-    pub(super) zenith: Receiver,
+    pub(super) api: ApiClient,
+    pub(super) acme: WebhookReceiver,
+    pub(super) zenith: WebhookReceiver,
     pub(super) devices: DeviceIds,
     pub(super) dial: Arc<Dial>,
 }
 
 impl Stage {
     /// Starts the server and registers everyone.
-    pub(super) async fn set() -> Result<(Self, Server), Failure> {
+    pub(super) async fn set() -> Result<(Self, RunningServer), Failure> {
         let site = Site::new(&std::env::current_exe()?, &SETTINGS)?;
         let server = site.start(START_PATIENCE).await?;
-        let api = Api::new(site.http.clone(), CALL_PATIENCE);
-        let (acme, zenith) = (Receiver::open(Retain::Everything)?, Receiver::open(Retain::Everything)?);
+        let api = ApiClient::new(site.http.clone(), CALL_PATIENCE);
+        let (acme, zenith) =
+            (WebhookReceiver::open(Retain::Everything)?, WebhookReceiver::open(Retain::Everything)?);
         register_client(&api, ACME, &acme).await?;
         register_client(&api, ZENITH, &zenith).await?;
         let devices = DeviceIds::new("lock", LOCKS);
@@ -85,17 +86,17 @@ impl Stage {
     }
 
     /// Lets the locks report.
-    pub(super) fn start_locks(&self) -> Fleet {
-        self.start_fleet(REPORTS_PER_SECOND, Keep::EveryReport)
+    pub(super) fn start_locks(&self) -> ReportingFleet {
+        self.start_fleet(REPORTS_PER_SECOND, ReportRetention::EveryReport)
     }
 
     /// Lets them report slowly, to be looked at.
-    pub(super) fn start_kept_locks(&self) -> Fleet {
-        self.start_fleet(KEPT_REPORTS_PER_SECOND, Keep::Counts)
+    pub(super) fn start_kept_locks(&self) -> ReportingFleet {
+        self.start_fleet(KEPT_REPORTS_PER_SECOND, ReportRetention::Counts)
     }
 
-    fn start_fleet(&self, reports_per_second: u32, keep: Keep) -> Fleet {
-        let pace = Pace {
+    fn start_fleet(&self, reports_per_second: u32, keep: ReportRetention) -> ReportingFleet {
+        let pace = DoorLockProfile {
             reports_per_second: f64::from(reports_per_second) / f64::from(CONNECTIONS),
             change_per_mille: CHANGE_PER_MILLE,
             seed: SEED,
@@ -105,10 +106,10 @@ impl Stage {
             way: Way::Mqtt { in_flight: IN_FLIGHT },
             endpoint: self.site.mqtt.clone(),
             devices: self.devices.clone(),
-            payload: Payload::Dated,
+            payload: PayloadFormat::Dated,
             keep,
         };
-        Fleet::start(plan, (0..CONNECTIONS).map(lane).collect())
+        ReportingFleet::start(plan, (0..CONNECTIONS).map(lane).collect())
     }
 
     /// Gives the hurried locks the usual interval, so that the end of the traffic is not taken for

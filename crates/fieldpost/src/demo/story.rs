@@ -7,10 +7,10 @@
 use std::time::{Duration, Instant};
 
 use simulator::account::{Audit, Expected, close};
-use simulator::fleet::{Fleet, Outcome};
+use simulator::fleet::{FleetOutcome, ReportingFleet};
 use simulator::grouped::grouped;
-use simulator::receiver::{Behaviour, Connection, Ledger};
-use simulator::server::Server;
+use simulator::receiver::{Behaviour, ConnectionStatus, Ledger};
+use simulator::server::RunningServer;
 use simulator::traffic::DeviceIds;
 
 use super::Failure;
@@ -66,7 +66,7 @@ pub(super) async fn play(screen: &mut DemoScreen) -> Result<Played, Failure> {
 struct Story<'a> {
     screen: &'a mut DemoScreen,
     stage: Stage,
-    fleet: Fleet,
+    fleet: ReportingFleet,
     disturbed: Vec<std::ops::Range<Instant>>,
 }
 
@@ -86,14 +86,14 @@ impl Story<'_> {
         let what = format!("{count} fall silent; they are due every {HURRIED_INTERVAL:?}");
         self.screen.event("locks", &what)?;
         let devices = self.stage.devices.clone();
-        let all_lost = |ledger: &Ledger| are_told(ledger, &devices, Connection::Lost);
+        let all_lost = |ledger: &Ledger| are_told(ledger, &devices, ConnectionStatus::Lost);
         let Self { screen, stage, fleet, .. } = self;
         showing(screen, stage, fleet, stage.acme.until(PATIENCE, all_lost)).await??;
         self.screen.event(ACME, &format!("has been told that all {count} are lost"))?;
         Ok(())
     }
 
-    async fn server_is_killed(&mut self, server: Server) -> Result<Server, Failure> {
+    async fn server_is_killed(&mut self, server: RunningServer) -> Result<RunningServer, Failure> {
         let killed = Instant::now();
         let answered = self.fleet.progress().stats().acknowledged;
         server.kill().await?;
@@ -117,7 +117,7 @@ impl Story<'_> {
         self.stage.zenith.behave(Behaviour::Up).await;
         self.screen.event(ZENITH, "is back")?;
         let devices = self.stage.devices.clone();
-        let all_lost = |ledger: &Ledger| are_told(ledger, &devices, Connection::Lost);
+        let all_lost = |ledger: &Ledger| are_told(ledger, &devices, ConnectionStatus::Lost);
         let Self { screen, stage, fleet, .. } = self;
         showing(screen, stage, fleet, stage.zenith.until(PATIENCE, all_lost)).await??;
         self.screen.event(
@@ -131,7 +131,7 @@ impl Story<'_> {
         self.stage.dial.silence(HURRIED, false);
         self.screen.event("locks", &format!("the {} silent ones report again", HURRIED.len()))?;
         let devices = self.stage.devices.clone();
-        let all_back = |ledger: &Ledger| are_told(ledger, &devices, Connection::Online);
+        let all_back = |ledger: &Ledger| are_told(ledger, &devices, ConnectionStatus::Online);
         let Self { screen, stage, fleet, .. } = self;
         let both = async {
             stage.acme.until(PATIENCE, all_back).await.and(stage.zenith.until(PATIENCE, all_back).await)
@@ -142,7 +142,7 @@ impl Story<'_> {
     }
 
     /// Lets everything come to rest and makes up the account.
-    async fn end(self, server: Server) -> Result<Played, Failure> {
+    async fn end(self, server: RunningServer) -> Result<Played, Failure> {
         let Self { screen, mut stage, fleet, disturbed } = self;
         stage.calm_the_hurried().await?;
         stage.dial.finish();
@@ -176,7 +176,7 @@ fn conclude(
     screen: &mut DemoScreen,
     stage: &mut Stage,
     audit: &Audit,
-    outcome: &Outcome,
+    outcome: &FleetOutcome,
     extras: &Extras,
 ) -> Result<bool, Failure> {
     for line in summary::table(audit, ACME, extras) {
@@ -198,7 +198,7 @@ fn conclude(
 }
 
 /// Whether the newest word on each hurried lock is that it is so.
-fn are_told(ledger: &Ledger, devices: &DeviceIds, connection: Connection) -> bool {
+fn are_told(ledger: &Ledger, devices: &DeviceIds, connection: ConnectionStatus) -> bool {
     let is_so = |lock| {
         ledger.latest(&devices.id(lock)).is_some_and(|latest| latest.notification.connection == connection)
     };
@@ -209,7 +209,7 @@ fn are_told(ledger: &Ledger, devices: &DeviceIds, connection: Connection) -> boo
 async fn showing<T>(
     screen: &mut DemoScreen,
     stage: &Stage,
-    fleet: &Fleet,
+    fleet: &ReportingFleet,
     what: impl Future<Output = T>,
 ) -> Result<T, Failure> {
     let show = async {
@@ -228,7 +228,7 @@ async fn showing<T>(
     }
 }
 
-fn live(stage: &Stage, fleet: &Fleet) -> String {
+fn live(stage: &Stage, fleet: &ReportingFleet) -> String {
     let stats = fleet.progress().stats();
     let (acme, zenith) = (stage.acme.counts().taken, stage.zenith.counts().taken);
     format!(

@@ -1,7 +1,7 @@
 //! The table at the end, and what is missing.
 
 use simulator::account::Audit;
-use simulator::fleet::Outcome;
+use simulator::fleet::FleetOutcome;
 use simulator::grouped::grouped;
 use simulator::latency::Latency;
 
@@ -68,7 +68,7 @@ pub(super) fn table(audit: &Audit, client_id: &str, extras: &Extras) -> Vec<Stri
 }
 
 /// Everything that should be so and is not, in words.
-pub(super) fn missing(audit: &Audit, outcome: &Outcome) -> Vec<String> {
+pub(super) fn missing(audit: &Audit, outcome: &FleetOutcome) -> Vec<String> {
     let stats = outcome.stats;
     let mut missing: Vec<String> = [
         (outcome.unanswered, "reports were never answered"),
@@ -100,8 +100,8 @@ mod tests {
 
     use super::*;
 
-    fn outcome(stats: FleetStats, unanswered: u64) -> Outcome {
-        Outcome {
+    fn outcome(stats: FleetStats, unanswered: u64) -> FleetOutcome {
+        FleetOutcome {
             stats,
             unanswered,
             latency: Latency::default(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use simulator::fleet::{FleetStats, Latencies, Reasons, Way};
 use simulator::grouped::grouped;
 use simulator::latency::Latency;
-use simulator::registration::Imported;
+use simulator::registration::ImportTotals;
 
 use super::commands::CommandAccount;
 
@@ -30,7 +30,7 @@ pub(super) struct Account {
     pub(super) behind: Duration,
     pub(super) refusals: Reasons,
     pub(super) troubles: Reasons,
-    pub(super) imported: Option<Imported>,
+    pub(super) imported: Option<ImportTotals>,
     pub(super) was_interrupted: bool,
     pub(super) commands: Option<CommandAccount>,
 }
@@ -53,7 +53,7 @@ impl Account {
             fault(flawed_acknowledged, "bad reports were accepted");
         }
         fault(self.unanswered, "reports were never answered");
-        if let Some(Imported { rejected, first_rejection, .. }) = &self.imported {
+        if let Some(ImportTotals { rejected, first_rejection, .. }) = &self.imported {
             let why = first_rejection.as_deref().unwrap_or("no reason was given");
             fault(*rejected, &format!("devices were not registered, the first because of {why}"));
         }
@@ -256,7 +256,7 @@ mod tests {
         let unanswered = Account { unanswered: 3, ..account(HTTP, good()) };
         assert_eq!(unanswered.faults(), ["3 reports were never answered"]);
         let imported =
-            Imported { rejected: 1, first_rejection: Some("x: y".to_owned()), ..Imported::default() };
+            ImportTotals { rejected: 1, first_rejection: Some("x: y".to_owned()), ..ImportTotals::default() };
         let rejected = Account { imported: Some(imported), ..account(HTTP, good()) };
         assert_eq!(rejected.faults(), ["1 devices were not registered, the first because of x: y"]);
     }

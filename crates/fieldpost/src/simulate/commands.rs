@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use simulator::access::Access;
-use simulator::address::Address;
-use simulator::api_client::Api;
+use simulator::access::ConnectOptions;
+use simulator::address::ServerAddress;
+use simulator::api_client::ApiClient;
 use simulator::commands::{
     CommandCounts, CommandLatencies, CommandLedger, CommandLoad, CommandedDevices,
     DEVICES_PER_CONNECTION_MAX, LoadPlan, Outcomes, ResponseProfile, outcomes,
@@ -39,7 +39,7 @@ pub(super) struct CommandOrder {
     pub(super) per_second: Option<f64>,
     pub(super) profile: ResponseProfile,
     /// Where they are sent.
-    pub(super) http: Address,
+    pub(super) http: ServerAddress,
 }
 
 impl CommandOrder {
@@ -92,7 +92,7 @@ impl Commanding {
         mqtt: &Endpoint,
         patience: Duration,
     ) -> io::Result<Self> {
-        let access = Access { login: None, ..order.access.clone() };
+        let access = ConnectOptions { login: None, ..order.access.clone() };
         let http = commands.http.reach(access, order.ca.as_deref()).await?;
         let ledger = Arc::new(CommandLedger::default());
         let connections = CommandOrder::of_devices(order);
@@ -143,7 +143,7 @@ impl Commanding {
             counts.received >= counts.sent && (!profile.answer_all() || counts.settled >= counts.received)
         };
         ledger.until(patience, is_quiet).await;
-        let outcomes = ended(&Api::new(http, CALL_PATIENCE), &origin, until).await;
+        let outcomes = ended(&ApiClient::new(http, CALL_PATIENCE), &origin, until).await;
         devices.disconnect().await;
         let mut troubles = ledger.troubles();
         let outcomes = outcomes.unwrap_or_else(|why| {
@@ -165,7 +165,7 @@ impl Commanding {
 }
 
 /// What became of the commands once all have ended, or as it is when the time is over.
-async fn ended(api: &Api, origin: &str, until: Instant) -> Result<Outcomes, String> {
+async fn ended(api: &ApiClient, origin: &str, until: Instant) -> Result<Outcomes, String> {
     loop {
         let asked = Instant::now();
         let found = outcomes(api, origin).await.map_err(|error| error.to_string())?;

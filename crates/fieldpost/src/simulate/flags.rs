@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{ArgGroup, Args, ValueEnum};
-use simulator::access::{Access, Login, Queue, Secret};
-use simulator::address::{Address, Protocol};
+use simulator::access::{BrokerQueue, ConnectOptions, NameAndPassword, Secret};
+use simulator::address::{DeviceProtocol, ServerAddress};
 use simulator::commands::ResponseProfile;
-use simulator::fleet::{MqttDialect, MqttVersion, Payload, Qos, Way};
+use simulator::fleet::{MqttDialect, MqttVersion, PayloadFormat, Qos, Way};
 use simulator::places::FleetPlaces;
 use simulator::random::Probability;
-use simulator::registration::Registration;
-use simulator::traffic::{DeviceIds, End, TrafficProfile};
+use simulator::registration::DeviceTemplate;
+use simulator::traffic::{DeviceIds, TimetableEnd, TrafficProfile};
 
 use super::commands::CommandOrder;
 
@@ -71,11 +71,11 @@ pub(crate) struct Flags {
     /// The server: mqtt[s]://HOST[:PORT], http[s]://... or, for a broker,
     /// amqp[s]://[USER:PASSWORD@]HOST[:PORT][/VHOST]; by default on this machine.
     #[arg(long, value_name = "URL")]
-    pub url: Option<Address>,
+    pub url: Option<ServerAddress>,
     /// Where devices are registered; by default the same server as --url over HTTP, else
     /// http://127.0.0.1:8080.
     #[arg(long, value_name = "URL")]
-    pub http: Option<Address>,
+    pub http: Option<ServerAddress>,
 
     #[command(flatten)]
     pub pace: PaceFlags,
@@ -256,17 +256,17 @@ pub(crate) struct ConnectionFlags {
 pub(crate) struct Order {
     pub(super) devices: DeviceIds,
     pub(super) way: Way,
-    pub(super) address: Address,
-    pub(super) access: Access,
+    pub(super) address: ServerAddress,
+    pub(super) access: ConnectOptions,
     pub(super) ca: Option<PathBuf>,
     /// Where and how devices are registered, if they are.
-    pub(super) registering: Option<(Address, Registration)>,
-    pub(super) payload: Payload,
+    pub(super) registering: Option<(ServerAddress, DeviceTemplate)>,
+    pub(super) payload: PayloadFormat,
     pub(super) profile: TrafficProfile,
     /// How commands are sent and answered, if they are.
     pub(super) commands: Option<CommandOrder>,
     pub(super) reports_per_second: f64,
-    pub(super) end: End,
+    pub(super) end: TimetableEnd,
     pub(super) patience: Duration,
     pub(super) connections: u32,
     pub(super) json: bool,
@@ -295,11 +295,15 @@ impl Flags {
             ca: connection.ca.clone(),
             access: connection.access(),
             registering,
-            payload: if identity.ids { Payload::Identified { run: now_ms() } } else { Payload::Dated },
+            payload: if identity.ids {
+                PayloadFormat::Identified { run: now_ms() }
+            } else {
+                PayloadFormat::Dated
+            },
             profile,
             commands,
             reports_per_second: pace.interval.map(interval_rate).or(pace.rate).unwrap_or(USUAL_RATE),
-            end: End { reports: pace.reports, after: until },
+            end: TimetableEnd { reports: pace.reports, after: until },
             patience: pace.patience,
             connections: connections.min(devices),
             json,
@@ -308,11 +312,11 @@ impl Flags {
 
     fn way_in(&self) -> Result<Via, String> {
         let of_url = self.url.as_ref().map(|url| match url.protocol() {
-            Protocol::Http => Via::Http,
-            Protocol::Mqtt => Via::Mqtt,
-            Protocol::Amqp => Via::Amqp,
+            DeviceProtocol::Http => Via::Http,
+            DeviceProtocol::Mqtt => Via::Mqtt,
+            DeviceProtocol::Amqp => Via::Amqp,
         });
-        if let Some(http) = self.http.as_ref().filter(|http| http.protocol() != Protocol::Http) {
+        if let Some(http) = self.http.as_ref().filter(|http| http.protocol() != DeviceProtocol::Http) {
             return Err(format!("--http {http}: devices are registered over http or https"));
         }
         match (self.via, of_url) {
@@ -338,7 +342,12 @@ impl BehaviourFlags {
 }
 
 impl CommandFlags {
-    fn settle(&self, via: Via, http: Option<&Address>, seed: u64) -> Result<Option<CommandOrder>, String> {
+    fn settle(
+        &self,
+        via: Via,
+        http: Option<&ServerAddress>,
+        seed: u64,
+    ) -> Result<Option<CommandOrder>, String> {
         if self.commands_per_second.is_none() && !self.take_commands {
             return Ok(None);
         }
@@ -370,15 +379,15 @@ impl CommandFlags {
 impl IdentityFlags {
     fn registering(
         &self,
-        http: Option<Address>,
-        address: &Address,
+        http: Option<ServerAddress>,
+        address: &ServerAddress,
         seed: u64,
-    ) -> Option<(Address, Registration)> {
+    ) -> Option<(ServerAddress, DeviceTemplate)> {
         if self.no_register {
             return None;
         }
-        let same = (address.protocol() == Protocol::Http).then(|| address.clone());
-        let registration = Registration {
+        let same = (address.protocol() == DeviceProtocol::Http).then(|| address.clone());
+        let registration = DeviceTemplate {
             report_interval: self.report_interval,
             client_ids: self.clients.clone(),
             places: self.places.then(|| FleetPlaces::seeded(seed)),
@@ -417,14 +426,14 @@ impl ConnectionFlags {
         })
     }
 
-    fn access(self) -> Access {
-        let queue = Queue { name: self.queue, ..Queue::default() };
-        let login = self.login.zip(self.password).map(|(name, password)| Login { name, password });
-        Access { login, token: self.token, tls: None, queue }
+    fn access(self) -> ConnectOptions {
+        let queue = BrokerQueue { name: self.queue, ..BrokerQueue::default() };
+        let login = self.login.zip(self.password).map(|(name, password)| NameAndPassword { name, password });
+        ConnectOptions { login, token: self.token, tls: None, queue }
     }
 }
 
-fn usual_address(via: Via) -> Address {
+fn usual_address(via: Via) -> ServerAddress {
     let url = match via {
         Via::Mqtt => MQTT_URL,
         Via::Http => HTTP_URL,

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use simulator::fleet::{Fleet, Keep, Plan, Progress};
-use simulator::registration::Imported;
+use simulator::fleet::{FleetProgress, Plan, ReportRetention, ReportingFleet};
+use simulator::registration::ImportTotals;
 use simulator::traffic::{PacedTraffic, Timetable};
 use tokio::time::MissedTickBehavior;
 
@@ -25,8 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// See the module.
 #[derive(Debug)]
 pub(super) struct SimulationRun {
-    fleet: Fleet,
-    progress: Arc<Progress>,
+    fleet: ReportingFleet,
+    progress: Arc<FleetProgress>,
     commanding: Option<Commanding>,
     timetable: Arc<Timetable>,
     begun: Instant,
@@ -52,9 +52,9 @@ impl SimulationRun {
             endpoint,
             devices: order.devices.clone(),
             payload: order.payload,
-            keep: Keep::Counts,
+            keep: ReportRetention::Counts,
         };
-        let fleet = Fleet::start(plan, (0..lanes).map(traffic).collect());
+        let fleet = ReportingFleet::start(plan, (0..lanes).map(traffic).collect());
         let progress = fleet.progress();
         Ok(Self {
             fleet,
@@ -147,7 +147,7 @@ impl SimulationRun {
     }
 
     /// Ends it, with what is there.
-    pub(super) async fn account(mut self, order: &Order, imported: Option<Imported>) -> Account {
+    pub(super) async fn account(mut self, order: &Order, imported: Option<ImportTotals>) -> Account {
         self.look_behind();
         let elapsed = self.elapsed();
         let outcome = self.fleet.finish(Duration::ZERO).await;

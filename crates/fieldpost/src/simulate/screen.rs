@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Stderr, Write, stderr};
 use std::time::{Duration, Instant};
 
 use simulator::commands::CommandCounts;
-use simulator::fleet::Progress;
+use simulator::fleet::FleetProgress;
 use simulator::grouped::grouped;
 
 const START_OF_LINE: &str = "\r\x1b[2K";
@@ -71,7 +71,7 @@ impl<W: Write> ProgressScreen<W> {
         &mut self,
         elapsed: Duration,
         share: Option<f64>,
-        progress: &Progress,
+        progress: &FleetProgress,
         behind: Duration,
         commands: Option<CommandCounts>,
     ) -> io::Result<()> {
@@ -89,7 +89,7 @@ impl<W: Write> ProgressScreen<W> {
     }
 
     /// The first of each kind is told at once: whoever is not let in need not wait for the account.
-    fn tell_new_troubles(&mut self, progress: &Progress) -> io::Result<()> {
+    fn tell_new_troubles(&mut self, progress: &FleetProgress) -> io::Result<()> {
         for trouble in progress.troubles().into_keys() {
             if self.told.len() < TROUBLES_TOLD && self.told.insert(trouble.clone()) {
                 self.line(&format!("a connection broke: {trouble}"))?;
@@ -98,7 +98,7 @@ impl<W: Write> ProgressScreen<W> {
         Ok(())
     }
 
-    fn live(&mut self, elapsed: Duration, progress: &Progress, behind: Duration) -> String {
+    fn live(&mut self, elapsed: Duration, progress: &FleetProgress, behind: Duration) -> String {
         let stats = progress.stats();
         let (now, done) = (Instant::now(), stats.acknowledged + stats.refused);
         let begun = now.checked_sub(elapsed).unwrap_or(now);
@@ -154,7 +154,7 @@ mod tests {
 
     fn shown(is_terminal: bool) -> String {
         let mut screen = ProgressScreen::new(Vec::new(), is_terminal);
-        let progress = Progress::default();
+        let progress = FleetProgress::default();
         screen.step("registering", 5, 10).expect("memory takes everything");
         let behind = Duration::from_millis(1500);
         screen

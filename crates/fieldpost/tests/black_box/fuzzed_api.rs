@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::server::Site;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ async fn no_request_that_can_be_made_up_is_answered_otherwise_than_the_document_
     ];
     let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings).expect("a folder");
     let server = site.start(PATIENCE).await.expect("the server starts");
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     // Something to be found by those who know no ids.
     for (path, body) in [
         ("/v1/clients", json!({"id": "acme", "name": "Acme", "url": "http://127.0.0.1:9/hook"})),

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::server::{ServerError, Site};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fieldpost");
@@ -35,7 +35,7 @@ fn log_file(site: &Site) -> PathBuf {
 
 /// A device with three readings, all durable.
 async fn fill(site: &Site) {
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     let _device: Value = api.post("/v1/devices", &json!({"id": "0xA"})).await.expect("registered");
     for value in [0, 1, 0] {
         let report = json!({"device_id": "0xA", "data": value});
@@ -45,7 +45,7 @@ async fn fill(site: &Site) {
 }
 
 async fn readings(site: &Site) -> Vec<Value> {
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     let readings: Vec<Value> = api.list("/v1/devices/0xA/readings?order=asc").await.expect("readable");
     readings.into_iter().map(|reading| reading["data"].clone()).collect()
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rumqttc::v5;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use simulator::api_client::Api;
-use simulator::server::{Server, Site};
+use simulator::api_client::ApiClient;
+use simulator::server::{RunningServer, Site};
 use simulator::wire_time;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -24,9 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server with a lock and a meter.
 struct Rig {
-    api: Api,
+    api: ApiClient,
     mqtt_port: String,
-    server: Server,
+    server: RunningServer,
     site: Site,
 }
 
@@ -69,7 +69,7 @@ impl Rig {
 
     async fn start_on(site: Site) -> Self {
         let server = site.start(PATIENCE).await.expect("a server");
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         for (id, kind) in [("0xA", "lock"), ("m1", "meter")] {
             let _: Value =
                 api.post("/v1/devices", &json!({"id": id, "kind": kind})).await.expect("registered");

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::server::Site;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -100,7 +100,7 @@ impl Worker {
     }
 }
 
-async fn publish(api: &Api, queue: &str, payloads: std::ops::Range<usize>) {
+async fn publish(api: &ApiClient, queue: &str, payloads: std::ops::Range<usize>) {
     let jobs: Vec<Value> = payloads.map(|n| json!({"payload": n, "tries": 100})).collect();
     let path = format!("/v1/queues/shop/{queue}/jobs");
     let _: Value = api.post(&path, &json!({"jobs": jobs})).await.expect("published");
@@ -129,7 +129,7 @@ async fn workers_carry_on_when_the_server_is_killed() {
         // The worker knows one address.
         let address = in_place(&mut site);
         let server = site.start(PATIENCE).await.expect("a server");
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         let mut worker = Worker::start(program, &format!("http://{address}"), "mails");
         let mut seen = BTreeMap::new();
 

@@ -6,8 +6,8 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use simulator::api_client::Api;
-use simulator::server::{Server, Site};
+use simulator::api_client::ApiClient;
+use simulator::server::{RunningServer, Site};
 use tokio::net::TcpSocket;
 use tokio::process::Command;
 
@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A server, and those who ask it.
 struct Rig {
     site: Site,
-    api: Api,
+    api: ApiClient,
     /// Killed when the rig is dropped.
-    _server: Server,
+    _server: RunningServer,
 }
 
 impl Rig {
@@ -32,7 +32,7 @@ impl Rig {
     async fn start_with(settings: &[(&str, &str)]) -> Self {
         let site = Site::new(Path::new(BINARY), settings).expect("a directory");
         let server = site.start(PATIENCE).await.expect("a server");
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         Self { site, api, _server: server }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use base::Problem;
 
 use super::{Requirement, Selection, SelectionKey, Test};
-use crate::Refusal;
+use crate::RegistryRefusal;
 use crate::id::shown;
 use crate::label::is_key;
 
@@ -21,7 +21,7 @@ impl Selection {
         if text.len() > SELECTOR_BYTES_MAX {
             let detail =
                 format!("the selector has {} bytes; it may have at most {SELECTOR_BYTES_MAX}", text.len());
-            return Err(Refusal::BadSelector.problem(detail));
+            return Err(RegistryRefusal::BadSelector.problem(detail));
         }
         let mut reader = SelectorReader { text, at: 0 };
         let requirements = reader.requirements();
@@ -202,7 +202,7 @@ impl<'a> SelectorReader<'a> {
 
     fn problem(&self, wrong: &SelectorFault) -> Problem {
         let position = self.text[..wrong.at].chars().count();
-        Refusal::BadSelector.problem(format!("selector, at character {position}: {}", wrong.what))
+        RegistryRefusal::BadSelector.problem(format!("selector, at character {position}: {}", wrong.what))
     }
 }
 

@@ -6,7 +6,7 @@ use base::Problem;
 use base::limits::{LABEL_VALUE_BYTES_MAX, LABELS_MAX};
 
 use super::{Requirement, Selection, SelectionKey, Test};
-use crate::Refusal;
+use crate::RegistryRefusal;
 
 /// Longest place, in bytes: the longest values of as many labels as a device can have.
 pub const PLACE_BYTES_MAX: usize = LABELS_MAX * (LABEL_VALUE_BYTES_MAX + 1);
@@ -19,7 +19,7 @@ pub const PLACE_BYTES_MAX: usize = LABELS_MAX * (LABEL_VALUE_BYTES_MAX + 1);
 pub fn place(text: &str, labels: &[String]) -> Result<Selection, Problem> {
     if text.len() > PLACE_BYTES_MAX {
         let detail = format!("place has {} bytes; it may have at most {PLACE_BYTES_MAX}", text.len());
-        return Err(Refusal::BadPlace.problem(detail));
+        return Err(RegistryRefusal::BadPlace.problem(detail));
     }
     let segments: Vec<&str> = text.split('_').collect();
     if segments.len() > labels.len() {
@@ -32,11 +32,11 @@ pub fn place(text: &str, labels: &[String]) -> Result<Selection, Problem> {
                 labels.join(", ")
             ),
         };
-        return Err(Refusal::BadPlace.problem(detail));
+        return Err(RegistryRefusal::BadPlace.problem(detail));
     }
     if segments.iter().any(|segment| segment.is_empty()) {
         let detail = format!("place {text:?} has an empty segment; * means any value");
-        return Err(Refusal::BadPlace.problem(detail));
+        return Err(RegistryRefusal::BadPlace.problem(detail));
     }
     let requirement = |(segment, label): (&&str, &String)| Requirement {
         key: SelectionKey::Label(label.as_str().into()),

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Audit, Expected, NotifiedClient, ServerSnapshot, audit};
-use crate::api_client::{Api, ApiError};
-use crate::receiver::Receiver;
+use crate::api_client::{ApiClient, ApiError};
+use crate::receiver::WebhookReceiver;
 use crate::sent::Sent;
 
 /// The first page of the pending notifications.
@@ -24,9 +24,9 @@ struct PendingPage {
 /// What the API refuses or cannot answer in time, also when notifications are still pending after
 /// `patience`.
 pub async fn close(
-    api: &Api,
+    api: &ApiClient,
     sent: &Sent,
-    clients: &[(&str, &Receiver)],
+    clients: &[(&str, &WebhookReceiver)],
     expected: &Expected,
     patience: Duration,
 ) -> Result<Audit, ApiError> {
@@ -41,6 +41,6 @@ pub async fn close(
     Ok(audit(sent, &snapshot, &told, expected))
 }
 
-fn times_taken(receiver: &Receiver, webhook_id: &str) -> u64 {
+fn times_taken(receiver: &WebhookReceiver, webhook_id: &str) -> u64 {
     receiver.ledger().seen(webhook_id).map_or(0, |(_, taken)| taken.into())
 }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
-    Audit, Delivery, DeviceSnapshot, Event, Expected, NotifiedClient, ServerSnapshot, Shortfall, Status,
+    Audit, DeliverySnapshot, DeviceSnapshot, Event, Expected, NotificationStatus, NotifiedClient,
+    ServerSnapshot, Shortfall,
 };
-use crate::receiver::{Arrival, Connection, EventKind, Notification};
+use crate::receiver::{Arrival, ConnectionStatus, DeviceEventKind, Notification};
 use crate::sent::Sent;
 
 /// `types` names at most this many events.
@@ -20,7 +21,7 @@ pub(super) fn check(
     audit: &mut Audit,
 ) {
     check_counts(told, audit);
-    let mut devices: BTreeMap<u32, (Vec<&Arrival>, Vec<&Delivery>)> = BTreeMap::new();
+    let mut devices: BTreeMap<u32, (Vec<&Arrival>, Vec<&DeliverySnapshot>)> = BTreeMap::new();
     for arrival in told.ledger.arrivals() {
         match sent.devices().index(&arrival.notification.device_id) {
             Some(index) => devices.entry(index).or_default().0.push(arrival),
@@ -80,9 +81,9 @@ struct PairAccount<'a> {
     /// At the receiver, in order, failed attempts too.
     arrivals: Vec<&'a Arrival>,
     /// In the server's books, oldest first.
-    deliveries: Vec<&'a Delivery>,
+    deliveries: Vec<&'a DeliverySnapshot>,
     /// The same by webhook-id.
-    booked: HashMap<&'a str, &'a Delivery>,
+    booked: HashMap<&'a str, &'a DeliverySnapshot>,
 }
 
 impl PairAccount<'_> {
@@ -99,11 +100,11 @@ impl PairAccount<'_> {
             let (arrivals, taken) = arrived.get(delivery.id.as_str()).copied().unwrap_or((0, 0));
             audit.retried += u64::from(delivery.attempt_count > 1);
             match delivery.status {
-                Status::Delivered => audit.delivered += 1,
-                Status::Superseded => audit.superseded += 1,
+                NotificationStatus::Delivered => audit.delivered += 1,
+                NotificationStatus::Superseded => audit.superseded += 1,
                 other => self.wrong(audit, format!("{} is {other:?}", delivery.id)),
             }
-            let is_delivered = delivery.status == Status::Delivered;
+            let is_delivered = delivery.status == NotificationStatus::Delivered;
             if is_delivered && taken == 0 {
                 self.wrong(audit, format!("{} is called delivered, but was never taken", delivery.id));
             }
@@ -111,7 +112,7 @@ impl PairAccount<'_> {
             // without an answer.
             let explained = u64::from(is_delivered) + delivery.attempts_cut;
             if taken > explained {
-                let Delivery { id, status, attempts_cut, .. } = delivery;
+                let DeliverySnapshot { id, status, attempts_cut, .. } = delivery;
                 self.wrong(
                     audit,
                     format!(
@@ -175,10 +176,14 @@ impl PairAccount<'_> {
             return Err(format!("it tells of event {}, told of event {base} before", told.sequence));
         };
         let (oldest, newest) = (&folded[0], &folded[folded.len() - 1]);
-        let types: Vec<EventKind> =
+        let types: Vec<DeviceEventKind> =
             folded[folded.len().saturating_sub(TYPES_MAX)..].iter().map(|event| event.kind).collect();
-        let connection = if newest.kind == EventKind::Lost { Connection::Lost } else { Connection::Online };
-        let previous = if oldest.kind == EventKind::Changed { &oldest.previous } else { &oldest.value };
+        let connection = if newest.kind == DeviceEventKind::Lost {
+            ConnectionStatus::Lost
+        } else {
+            ConnectionStatus::Online
+        };
+        let previous = if oldest.kind == DeviceEventKind::Changed { &oldest.previous } else { &oldest.value };
         let skipped = folded.len() as u64 - 1;
         same("type", &told.kind, &newest.kind)?;
         same("value", &told.value, &newest.value)?;
@@ -215,8 +220,9 @@ impl PairAccount<'_> {
             self.arrivals.iter().filter(|arrival| arrival.attempt == 1 && arrival.reply.is_success())
         {
             let Notification { kind, changed_at_ms, .. } = arrival.notification;
-            let cause =
-                changed_at_ms.filter(|_| kind == EventKind::Changed).and_then(|ts| sent.find(self.index, ts));
+            let cause = changed_at_ms
+                .filter(|_| kind == DeviceEventKind::Changed)
+                .and_then(|ts| sent.find(self.index, ts));
             if let Some(cause) = cause.filter(|cause| expected.is_calm(cause.first_sent)) {
                 latency.record(arrival.at.saturating_duration_since(cause.first_sent));
             }
@@ -235,7 +241,7 @@ impl PairAccount<'_> {
     }
 
     fn is_delivered(&self, webhook_id: &str) -> bool {
-        self.booked.get(webhook_id).is_some_and(|delivery| delivery.status == Status::Delivered)
+        self.booked.get(webhook_id).is_some_and(|delivery| delivery.status == NotificationStatus::Delivered)
     }
 
     /// The events after `base` up to `last`; `None` when there is none or `last` has not happened.

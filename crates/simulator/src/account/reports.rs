@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::{Audit, DeviceSnapshot, Event, Expected, ServerSnapshot, Shortfall};
-use crate::receiver::{Connection, EventKind};
-use crate::sent::{Answer, Sent, SentReport};
+use crate::receiver::{ConnectionStatus, DeviceEventKind};
+use crate::sent::{ReportAnswer, Sent, SentReport};
 
 /// Checks every device of the run and adds up the figures.
 pub(super) fn check(sent: &Sent, snapshot: &ServerSnapshot, expected: &Expected, audit: &mut Audit) {
@@ -29,7 +29,7 @@ pub(super) fn check(sent: &Sent, snapshot: &ServerSnapshot, expected: &Expected,
 
 fn measure(reports: &[SentReport], expected: &Expected, audit: &mut Audit) {
     for report in reports.iter().filter(|report| expected.is_calm(report.first_sent)) {
-        if let Answer::Acknowledged(elapsed) = report.answer {
+        if let ReportAnswer::Acknowledged(elapsed) = report.answer {
             audit.report_to_ack.record(elapsed);
         }
     }
@@ -97,10 +97,10 @@ impl DeviceAccount<'_> {
     fn check_events(&self, losses_expected: u64, audit: &mut Audit) {
         let events = &self.device.events;
         let count = |kind| events.iter().filter(|event| event.kind == kind).count() as u64;
-        let (changes, losses) = (count(EventKind::Changed), count(EventKind::Lost));
+        let (changes, losses) = (count(DeviceEventKind::Changed), count(DeviceEventKind::Lost));
         audit.changes += changes;
         audit.losses += losses;
-        audit.restorations += count(EventKind::Restored);
+        audit.restorations += count(DeviceEventKind::Restored);
         if !events.iter().map(|event| event.sequence).eq(1..=events.len() as u64) {
             let numbers: Vec<u64> = events.iter().map(|event| event.sequence).collect();
             self.wrong(audit, format!("its events are numbered {numbers:?}"));
@@ -115,7 +115,7 @@ impl DeviceAccount<'_> {
     /// The values that events speak of are those of the reports, each where it differs from the one
     /// before.
     fn check_changes(&self, audit: &mut Audit) {
-        let is_change = |event: &&Event| event.kind == EventKind::Changed;
+        let is_change = |event: &&Event| event.kind == DeviceEventKind::Changed;
         let told: Vec<&Event> = self.device.events.iter().filter(is_change).collect();
         let mut values: Vec<Value> = self.reports.iter().map(|report| report.value.into()).collect();
         values.dedup();
@@ -139,13 +139,17 @@ impl DeviceAccount<'_> {
 
     /// Losses and restorations take turns, and the last of them is the present connection.
     fn check_connection(&self, audit: &mut Audit) {
-        let mut connection = Connection::NeverSeen;
+        let mut connection = ConnectionStatus::NeverSeen;
         for event in &self.device.events {
-            let next = if event.kind == EventKind::Lost { Connection::Lost } else { Connection::Online };
+            let next = if event.kind == DeviceEventKind::Lost {
+                ConnectionStatus::Lost
+            } else {
+                ConnectionStatus::Online
+            };
             let is_possible = match event.kind {
-                EventKind::Changed => connection != Connection::Lost,
-                EventKind::Lost => connection != Connection::Lost,
-                EventKind::Restored => connection == Connection::Lost,
+                DeviceEventKind::Changed => connection != ConnectionStatus::Lost,
+                DeviceEventKind::Lost => connection != ConnectionStatus::Lost,
+                DeviceEventKind::Restored => connection == ConnectionStatus::Lost,
             };
             if !is_possible {
                 self.wrong(audit, format!("event {} is {} while {connection:?}", event.sequence, event.kind));

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::api_client::{Api, ApiError};
-use crate::receiver::{Connection, EventKind};
+use crate::api_client::{ApiClient, ApiError};
+use crate::receiver::{ConnectionStatus, DeviceEventKind};
 use crate::traffic::DeviceIds;
 
-pub use wire::{Event, Status};
+pub use wire::{Event, NotificationStatus};
 
 #[cfg(test)]
 mod tests;
@@ -24,12 +24,12 @@ pub struct State {
     /// Its present value; null before its first report.
     pub value: Value,
     /// Whether it is heard from.
-    pub connection: Connection,
+    pub connection: ConnectionStatus,
 }
 
 /// A reading of the history.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
+pub struct HistoryReading {
     /// The report's own time, milliseconds since 1970.
     pub ts_ms: i64,
     /// What it said.
@@ -44,14 +44,14 @@ pub struct DeviceSnapshot {
     /// As it is now.
     pub state: State,
     /// Everything it has reported, oldest first.
-    pub readings: Vec<Reading>,
+    pub readings: Vec<HistoryReading>,
     /// What has happened to it, oldest first.
     pub events: Vec<Event>,
 }
 
 /// A notification in the server's books.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivery {
+pub struct DeliverySnapshot {
     /// The webhook-id.
     pub id: String,
     /// To whom.
@@ -59,7 +59,7 @@ pub struct Delivery {
     /// About which device.
     pub device_id: String,
     /// What became of it.
-    pub status: Status,
+    pub status: NotificationStatus,
     /// How often it was tried.
     pub attempt_count: u64,
     /// Attempts that ended without an answer that the server knows of; asked only where it matters.
@@ -72,7 +72,7 @@ pub struct ServerSnapshot {
     /// Per device of the run; a device that is not registered is absent.
     pub devices: BTreeMap<u32, DeviceSnapshot>,
     /// All notifications, oldest first.
-    pub deliveries: Vec<Delivery>,
+    pub deliveries: Vec<DeliverySnapshot>,
 }
 
 impl ServerSnapshot {
@@ -81,7 +81,11 @@ impl ServerSnapshot {
     ///
     /// # Errors
     /// What the API refuses or cannot answer in time.
-    pub async fn take(api: &Api, devices: &DeviceIds, taken: impl Fn(&str) -> u64) -> Result<Self, ApiError> {
+    pub async fn take(
+        api: &ApiClient,
+        devices: &DeviceIds,
+        taken: impl Fn(&str) -> u64,
+    ) -> Result<Self, ApiError> {
         let mut snapshots = device_snapshots(api, devices).await?;
         for event in api.list::<Event>("/v1/events?order=asc").await? {
             if let Some(device) = devices.index(&event.device_id).and_then(|index| snapshots.get_mut(&index))
@@ -91,7 +95,7 @@ impl ServerSnapshot {
         }
         let mut deliveries = Vec::new();
         for delivery in api.list::<wire::WireDelivery>("/v1/deliveries?order=asc").await? {
-            let in_doubt = taken(&delivery.id) > u64::from(delivery.status == Status::Delivered);
+            let in_doubt = taken(&delivery.id) > u64::from(delivery.status == NotificationStatus::Delivered);
             let attempts_cut = if in_doubt { attempts_cut(api, &delivery.id).await? } else { 0 };
             deliveries.push(delivery.with(attempts_cut));
         }
@@ -99,12 +103,15 @@ impl ServerSnapshot {
     }
 }
 
-async fn attempts_cut(api: &Api, webhook_id: &str) -> Result<u64, ApiError> {
+async fn attempts_cut(api: &ApiClient, webhook_id: &str) -> Result<u64, ApiError> {
     let delivery: wire::Attempts = api.get(&format!("/v1/deliveries/{webhook_id}")).await?;
     Ok(delivery.attempts.iter().filter(|attempt| attempt.error.is_some()).count() as u64)
 }
 
-async fn device_snapshots(api: &Api, devices: &DeviceIds) -> Result<BTreeMap<u32, DeviceSnapshot>, ApiError> {
+async fn device_snapshots(
+    api: &ApiClient,
+    devices: &DeviceIds,
+) -> Result<BTreeMap<u32, DeviceSnapshot>, ApiError> {
     let mut snapshots = BTreeMap::new();
     let mut asking = JoinSet::new();
     for index in 0..devices.count() {
@@ -133,7 +140,7 @@ async fn keep_next(
     Ok(())
 }
 
-async fn device_snapshot(api: &Api, id: &str) -> Result<DeviceSnapshot, ApiError> {
+async fn device_snapshot(api: &ApiClient, id: &str) -> Result<DeviceSnapshot, ApiError> {
     let device: wire::Device = api.get(&format!("/v1/devices/{id}")).await?;
     let readings: Vec<wire::WireReading> = api.list(&format!("/v1/devices/{id}/readings?order=asc")).await?;
     let readings = readings.into_iter().map(wire::WireReading::into).collect();
@@ -143,13 +150,13 @@ async fn device_snapshot(api: &Api, id: &str) -> Result<DeviceSnapshot, ApiError
 
 /// The contract's JSON.
 mod wire {
-    use super::{Connection, Deserialize, EventKind, Value};
-    use crate::receiver::{Time, nullable};
+    use super::{ConnectionStatus, Deserialize, DeviceEventKind, Value};
+    use crate::receiver::{WireTime, nullable};
 
     /// What became of a notification.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
     #[serde(rename_all = "snake_case")]
-    pub enum Status {
+    pub enum NotificationStatus {
         /// Waiting to be sent, or sent again.
         Pending,
         /// Taken by its receiver.
@@ -169,7 +176,7 @@ mod wire {
         pub device_id: String,
         /// What has happened.
         #[serde(rename = "type")]
-        pub kind: EventKind,
+        pub kind: DeviceEventKind,
         /// Counts the device's events from 1.
         pub sequence: u64,
         /// The device's value then.
@@ -186,17 +193,17 @@ mod wire {
     #[derive(Deserialize)]
     pub(super) struct DeviceState {
         pub(super) value: Value,
-        pub(super) connection: Connection,
+        pub(super) connection: ConnectionStatus,
     }
 
     #[derive(Deserialize)]
     pub(super) struct WireReading {
-        ts: Time,
+        ts: WireTime,
         data: Value,
         changed: bool,
     }
 
-    impl From<WireReading> for super::Reading {
+    impl From<WireReading> for super::HistoryReading {
         fn from(reading: WireReading) -> Self {
             Self { ts_ms: reading.ts.0, value: reading.data, changed: reading.changed }
         }
@@ -207,14 +214,14 @@ mod wire {
         pub(super) id: String,
         client_id: String,
         device_id: String,
-        pub(super) status: Status,
+        pub(super) status: NotificationStatus,
         attempt_count: u64,
     }
 
     impl WireDelivery {
-        pub(super) fn with(self, attempts_cut: u64) -> super::Delivery {
+        pub(super) fn with(self, attempts_cut: u64) -> super::DeliverySnapshot {
             let Self { id, client_id, device_id, status, attempt_count } = self;
-            super::Delivery { id, client_id, device_id, status, attempt_count, attempts_cut }
+            super::DeliverySnapshot { id, client_id, device_id, status, attempt_count, attempts_cut }
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::receiver::{Arrival, Connection, EventKind, Notification, Reply, Retain};
-use crate::sent::Answer;
-use crate::traffic::{DeviceIds, Report};
+use crate::receiver::{Arrival, ConnectionStatus, DeviceEventKind, Notification, Retain, WebhookReply};
+use crate::sent::ReportAnswer;
+use crate::traffic::{DeviceIds, SimulatedReport};
 
 /// One device and one client: the reports 0, 0, 1 (lost, restored), 1, 0; the second change was
 /// superseded.
@@ -17,20 +17,21 @@ struct World {
     expected: Expected,
 }
 
-fn event(sequence: u64, kind: EventKind, value: u8, previous: Option<u8>) -> Event {
+fn event(sequence: u64, kind: DeviceEventKind, value: u8, previous: Option<u8>) -> Event {
     let previous = previous.map_or(Value::Null, Value::from);
     Event { device_id: "d0".into(), kind, sequence, value: value.into(), previous }
 }
 
-fn delivery(sequence: u64, status: Status) -> Delivery {
+fn delivery(sequence: u64, status: NotificationStatus) -> DeliverySnapshot {
     let (id, client_id, device_id) = (format!("m{sequence}"), "c1".into(), "d0".into());
-    Delivery { id, client_id, device_id, status, attempt_count: 1, attempts_cut: 0 }
+    DeliverySnapshot { id, client_id, device_id, status, attempt_count: 1, attempts_cut: 0 }
 }
 
 fn arrival(events: &[Event], base: usize, sequence: usize) -> Arrival {
     let folded = &events[base..sequence];
     let newest = &events[sequence - 1];
-    let connection = if newest.kind == EventKind::Lost { Connection::Lost } else { Connection::Online };
+    let connection =
+        if newest.kind == DeviceEventKind::Lost { ConnectionStatus::Lost } else { ConnectionStatus::Online };
     let notification = Notification {
         kind: newest.kind,
         timestamp_ms: 0,
@@ -44,7 +45,7 @@ fn arrival(events: &[Event], base: usize, sequence: usize) -> Arrival {
         skipped: folded.len() as u64 - 1,
     };
     let webhook_id: Arc<str> = format!("m{sequence}").into();
-    let reply = Reply::Status(200);
+    let reply = WebhookReply::Status(200);
     Arrival { webhook_id, notification, at: Instant::now(), attempt: 1, body_hash: sequence as u64, reply }
 }
 
@@ -52,25 +53,28 @@ fn world() -> World {
     let mut sent = Sent::nothing(DeviceIds::new("d", 1));
     let mut readings = Vec::new();
     for (ts_ms, value, changed) in [(1, 0, true), (2, 0, false), (3, 1, true), (4, 1, false), (5, 0, true)] {
-        let position = sent.add(Report::plain(0, ts_ms, value), Instant::now());
-        sent.answered(0, position, Answer::Acknowledged(Duration::from_millis(1)));
-        readings.push(Reading { ts_ms, value: value.into(), changed });
+        let position = sent.add(SimulatedReport::plain(0, ts_ms, value), Instant::now());
+        sent.answered(0, position, ReportAnswer::Acknowledged(Duration::from_millis(1)));
+        readings.push(HistoryReading { ts_ms, value: value.into(), changed });
     }
     let events = vec![
-        event(1, EventKind::Changed, 0, None),
-        event(2, EventKind::Changed, 1, Some(0)),
-        event(3, EventKind::Lost, 1, Some(1)),
-        event(4, EventKind::Restored, 1, Some(1)),
-        event(5, EventKind::Changed, 0, Some(1)),
+        event(1, DeviceEventKind::Changed, 0, None),
+        event(2, DeviceEventKind::Changed, 1, Some(0)),
+        event(3, DeviceEventKind::Lost, 1, Some(1)),
+        event(4, DeviceEventKind::Restored, 1, Some(1)),
+        event(5, DeviceEventKind::Changed, 0, Some(1)),
     ];
     let arrivals =
         vec![arrival(&events, 0, 1), arrival(&events, 1, 3), arrival(&events, 3, 4), arrival(&events, 4, 5)];
     let deliveries = (1..=5)
         .map(|sequence| {
-            delivery(sequence, if sequence == 2 { Status::Superseded } else { Status::Delivered })
+            delivery(
+                sequence,
+                if sequence == 2 { NotificationStatus::Superseded } else { NotificationStatus::Delivered },
+            )
         })
         .collect();
-    let state = State { value: 0.into(), connection: Connection::Online };
+    let state = State { value: 0.into(), connection: ConnectionStatus::Online };
     let devices = BTreeMap::from([(0, DeviceSnapshot { state, readings, events })]);
     let expected = Expected { losses: BTreeMap::from([(0, 1)]), ..Expected::default() };
     World { sent, snapshot: ServerSnapshot { devices, deliveries }, arrivals, expected }
@@ -143,10 +147,10 @@ fn what_was_sent_twice_under_one_id_is_there_once() {
 fn a_report_without_an_answer_may_be_there_or_not() {
     for arrived in [false, true] {
         let mut world = world();
-        let position = world.sent.add(Report::plain(0, 6, 0), Instant::now());
+        let position = world.sent.add(SimulatedReport::plain(0, 6, 0), Instant::now());
         assert_eq!(position, 5);
         if arrived {
-            world.device().readings.push(Reading { ts_ms: 6, value: 0.into(), changed: false });
+            world.device().readings.push(HistoryReading { ts_ms: 6, value: 0.into(), changed: false });
         }
         assert_eq!(world.audit().shortfalls, []);
     }
@@ -155,13 +159,16 @@ fn a_report_without_an_answer_may_be_there_or_not() {
 #[test]
 fn a_wrong_state_or_event_is_found() {
     check(|world| world.device().state.value = 1.into(), "its value is 1");
-    check(|world| world.device().state.connection = Connection::Lost, "it is Lost, by its events Online");
+    check(
+        |world| world.device().state.connection = ConnectionStatus::Lost,
+        "it is Lost, by its events Online",
+    );
     check(|world| world.device().events[1].sequence = 7, "its events are numbered");
     check(|world| world.device().events[4].previous = 0.into(), "says the value was 0");
     check(|world| drop(world.device().events.remove(4)), "changes, there are 2");
     check(|world| world.device().readings[1].changed = true, "4 readings are marked");
     check(|world| world.expected.losses.clear(), "it fell silent 0 times and was lost 1 times");
-    check(|world| world.device().events[3].kind = EventKind::Lost, "is device.lost while Lost");
+    check(|world| world.device().events[3].kind = DeviceEventKind::Lost, "is device.lost while Lost");
     check(|world| drop(world.snapshot.devices.remove(&0)), "not registered");
 }
 
@@ -171,12 +178,12 @@ fn a_client_that_was_not_told_is_found() {
     check(|world| drop(world.arrivals.pop()), "m5 is called delivered, but was never taken");
     check(|world| world.arrivals.clear(), "nothing was ever told");
     check(
-        |world| world.arrivals[3].reply = Reply::Status(500),
+        |world| world.arrivals[3].reply = WebhookReply::Status(500),
         "m5 is called delivered, but was never taken",
     );
     check(|world| drop(world.snapshot.deliveries.pop()), "5 events, but 4 notifications");
     check(|world| drop(world.snapshot.deliveries.pop()), "m5 came, but is not in the books");
-    check(|world| world.snapshot.deliveries[4].status = Status::Failed, "m5 is Failed");
+    check(|world| world.snapshot.deliveries[4].status = NotificationStatus::Failed, "m5 is Failed");
     check(|world| world.snapshot.deliveries[4].attempt_count = 0, "m5 came 1 times, 0 attempts");
 }
 

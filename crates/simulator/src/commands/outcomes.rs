@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::api_client::{Api, ApiError};
+use crate::api_client::{ApiClient, ApiError};
 
 /// How many commands there are of each status.
 pub type Outcomes = BTreeMap<String, u64>;
@@ -14,7 +14,7 @@ pub type Outcomes = BTreeMap<String, u64>;
 ///
 /// # Errors
 /// A refusal, an unreadable answer, or none in time.
-pub async fn outcomes(api: &Api, origin: &str) -> Result<Outcomes, ApiError> {
+pub async fn outcomes(api: &ApiClient, origin: &str) -> Result<Outcomes, ApiError> {
     #[derive(Deserialize)]
     struct Command {
         status: String,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::random::{Probability, Random};
+use crate::random::{Probability, SeededRandom};
 
 /// How devices answer. Each share of the commands is treated in its own way; the others are done
 /// and answered once. The seed and a command's id alone decide, so that a command is treated alike
@@ -63,7 +63,7 @@ impl ResponseProfile {
     /// What becomes of the command with this hash of its id, at this device.
     pub(super) fn reaction(&self, device: u32, command: u64) -> Reaction {
         let once = Reaction { ok: true, times: 1, after: self.answer_after, leaves: false };
-        if Random::part(self.seed, device.into()).happens(self.mute) {
+        if SeededRandom::part(self.seed, device.into()).happens(self.mute) {
             return Reaction { times: 0, ..once };
         }
         let ways = [
@@ -73,7 +73,7 @@ impl ResponseProfile {
             (self.late, Reaction { after: self.answer_after + self.late_by, ..once }),
             (self.leave, Reaction { times: 0, leaves: true, ..once }),
         ];
-        let drawn = Random::seeded(self.seed ^ command).below(Probability::ALWAYS.per_million().into());
+        let drawn = SeededRandom::seeded(self.seed ^ command).below(Probability::ALWAYS.per_million().into());
         let mut edge = 0;
         for (share, reaction) in ways {
             edge += u64::from(share.per_million());

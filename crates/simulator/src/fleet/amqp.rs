@@ -21,7 +21,7 @@ use super::lane::{Ending, Lane, Pause, rest};
 use super::{Plan, payload};
 use crate::client_stream::{CONNECT_TIMEOUT, permit_to_connect};
 use crate::endpoint::Endpoint;
-use crate::traffic::{Report, Traffic};
+use crate::traffic::{LaneTraffic, SimulatedReport};
 
 /// A message that survives a restart of the broker.
 const PERSISTENT: u8 = 2;
@@ -34,7 +34,7 @@ const UNROUTABLE: &str = "no queue takes it";
 const NACKED: &str = "the broker refuses it";
 
 /// Carries the lane's traffic over one connection.
-pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, in_flight: usize) -> io::Result<Ending> {
+pub(super) async fn session<T: LaneTraffic>(lane: &mut Lane<T>, in_flight: usize) -> io::Result<Ending> {
     let timeout = |_| io::Error::new(io::ErrorKind::TimedOut, "not let in in time");
     let opening = tokio::time::timeout(CONNECT_TIMEOUT, open(&lane.plan.endpoint));
     let (connection, channel) = opening.await.map_err(timeout)??;
@@ -109,7 +109,7 @@ fn uri(endpoint: &Endpoint, address: SocketAddr) -> AMQPUri {
     }
 }
 
-async fn publish(plan: &Plan, channel: &Channel, report: Report) -> io::Result<PublisherConfirm> {
+async fn publish(plan: &Plan, channel: &Channel, report: SimulatedReport) -> io::Result<PublisherConfirm> {
     let mut message = Vec::new();
     payload::write_message(plan.payload, &plan.devices, report, &mut message);
     let mut properties = BasicProperties::default()
@@ -124,7 +124,7 @@ async fn publish(plan: &Plan, channel: &Channel, report: Report) -> io::Result<P
     sent.map_err(io::Error::other)
 }
 
-fn settle<T: Traffic>(lane: &mut Lane<T>, confirmed: &Confirmation) {
+fn settle<T: LaneTraffic>(lane: &mut Lane<T>, confirmed: &Confirmation) {
     match confirmed {
         Confirmation::Ack(None) => lane.outbox.acknowledge(1, Instant::now()),
         Confirmation::Ack(Some(_)) => lane.outbox.refuse_oldest(UNROUTABLE),

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::lane::{Ending, Lane, Pause, rest};
 use super::payload;
 use crate::json_lines::HttpConnection;
-use crate::traffic::Traffic;
+use crate::traffic::LaneTraffic;
 
 /// Bytes of a line besides the device's id, about.
 const LINE_BYTES: usize = 96;
@@ -23,7 +23,7 @@ const REPORTS: &str = "/v1/reports";
 const CUT_AFTER: Duration = Duration::from_millis(1);
 
 /// Carries the lane's traffic over one connection.
-pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, lines: usize) -> io::Result<Ending> {
+pub(super) async fn session<T: LaneTraffic>(lane: &mut Lane<T>, lines: usize) -> io::Result<Ending> {
     let mut connection = HttpConnection::open(&lane.plan.endpoint).await?;
     loop {
         let pause = lane.fill(lines.max(1), Instant::now());
@@ -71,7 +71,7 @@ struct RejectedReport {
 }
 
 /// The unwritten reports as a body; `None` when there are none.
-fn write_lines<T: Traffic>(lane: &mut Lane<T>) -> Option<Bytes> {
+fn write_lines<T: LaneTraffic>(lane: &mut Lane<T>) -> Option<Bytes> {
     let now = Instant::now();
     let mut body = Vec::with_capacity(lane.outbox.len() * (LINE_BYTES + lane.plan.devices.id_bytes()));
     while let Some(report) = lane.outbox.next_to_write(now) {
@@ -81,7 +81,7 @@ fn write_lines<T: Traffic>(lane: &mut Lane<T>) -> Option<Bytes> {
 }
 
 /// Notes for each line of the body whether it was accepted.
-fn settle<T: Traffic>(lane: &mut Lane<T>, answer: &ReportsAnswer) -> io::Result<()> {
+fn settle<T: LaneTraffic>(lane: &mut Lane<T>, answer: &ReportsAnswer) -> io::Result<()> {
     let lines = lane.outbox.written();
     if answer.accepted + answer.rejected_count != lines || answer.rejected.len() != answer.rejected_count {
         return Err(io::Error::other(format!("{lines} lines were sent, the answer speaks of {answer:?}")));

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::outbox::Outbox;
-use super::{MqttDialect, MqttVersion, Plan, Progress, Qos, Way, amqp, http, lean_mqtt, mqtt, payload};
+use super::{FleetProgress, MqttDialect, MqttVersion, Plan, Qos, Way, amqp, http, lean_mqtt, mqtt, payload};
 use crate::sent::Sent;
-use crate::traffic::{Next, Report, Traffic};
+use crate::traffic::{LaneAction, LaneTraffic, SimulatedReport};
 
 /// Between two attempts to connect; twice as long after each that came to nothing, up to the
 /// longest.
@@ -75,8 +75,8 @@ pub(super) struct Lane<T> {
     pub(super) outbox: Outbox,
 }
 
-impl<T: Traffic> Lane<T> {
-    pub(super) fn new(plan: Arc<Plan>, traffic: T, progress: Arc<Progress>) -> Self {
+impl<T: LaneTraffic> Lane<T> {
+    pub(super) fn new(plan: Arc<Plan>, traffic: T, progress: Arc<FleetProgress>) -> Self {
         let number = LANES_STARTED.fetch_add(1, Ordering::Relaxed);
         let outbox = Outbox::new(number, plan.devices.clone(), plan.keep, progress);
         Self { number, plan, traffic, outbox }
@@ -135,14 +135,14 @@ impl<T: Traffic> Lane<T> {
     pub(super) fn fill(&mut self, in_flight: usize, now: Instant) -> Pause {
         while self.outbox.len() < in_flight {
             match self.traffic.next(now) {
-                Next::Report(report) => {
+                LaneAction::Report(report) => {
                     self.outbox.push(report);
                     if report.then_cut {
                         return Pause::Cut;
                     }
                 }
-                Next::NotBefore(time) => return Pause::Until(time),
-                Next::Finished => return Pause::End,
+                LaneAction::NotBefore(time) => return Pause::Until(time),
+                LaneAction::Finished => return Pause::End,
             }
         }
         Pause::Room
@@ -154,7 +154,7 @@ impl<T: Traffic> Lane<T> {
     }
 
     /// Appends `report` as the plan wants it over MQTT.
-    pub(super) fn write_payload(&self, report: Report, out: &mut Vec<u8>) {
+    pub(super) fn write_payload(&self, report: SimulatedReport, out: &mut Vec<u8>) {
         payload::write_mqtt(self.plan.payload, report, out);
     }
 }

@@ -10,13 +10,13 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::lane::{Ending, Lane, Pause, rest};
-use super::mqtt_packet::{Connack, Packet, Step, bad_packet, take_packet};
-use super::mqtt_window::{Settled, Window};
+use super::mqtt_packet::{AckKind, Connack, PacketToPublisher, bad_packet, take_packet};
+use super::mqtt_window::{PublishOutcome, PublishWindow};
 use super::mqtt_wire;
 use super::{MqttDialect, Qos};
 use crate::client_stream::{Buffered, CONNECT_TIMEOUT, ClientStream, permit_to_connect};
 use crate::endpoint::Endpoint;
-use crate::traffic::Traffic;
+use crate::traffic::LaneTraffic;
 
 /// Read at once, at most; and the least that is held ready for reading.
 const READ_BYTES_MAX: usize = 16 * 1024;
@@ -26,7 +26,7 @@ const ACKNOWLEDGEMENT_BYTES: usize = 4;
 
 /// Carries the lane's traffic over one connection. The device says at least a PINGREQ in every
 /// `keep_alive`, if it is not zero and the server does not ask for more.
-pub(super) async fn session<T: Traffic>(
+pub(super) async fn session<T: LaneTraffic>(
     lane: &mut Lane<T>,
     dialect: MqttDialect,
     keep_alive: Duration,
@@ -62,7 +62,7 @@ struct LeanMqttConnection {
     dialect: MqttDialect,
     wire: Buffered,
     payload: Vec<u8>,
-    window: Window,
+    window: PublishWindow,
     in_flight: usize,
     pings: Option<Pings>,
 }
@@ -92,7 +92,7 @@ impl LeanMqttConnection {
             dialect,
             wire: Buffered::new(wire, ready),
             payload: Vec::new(),
-            window: Window::new(),
+            window: PublishWindow::new(),
             in_flight: wanted,
             pings: None,
         };
@@ -118,17 +118,17 @@ impl LeanMqttConnection {
             poll_fn(|context| self.exchange(context)).await?;
             match self.take_packet()? {
                 None => {}
-                Some(Packet::Connack(Connack { refusal: Some(reason), .. })) => {
+                Some(PacketToPublisher::Connack(Connack { refusal: Some(reason), .. })) => {
                     return Err(bad_packet(&format!("not let in: {reason}")));
                 }
-                Some(Packet::Connack(connack)) => return Ok(connack),
+                Some(PacketToPublisher::Connack(connack)) => return Ok(connack),
                 Some(packet) => return Err(bad_packet(&format!("not let in: {packet:?}"))),
             }
         }
     }
 
     /// At QoS 0 there is no window; there the next reports wait until the last ones are written.
-    fn fill<T: Traffic>(&mut self, lane: &mut Lane<T>, now: Instant) -> Pause {
+    fn fill<T: LaneTraffic>(&mut self, lane: &mut Lane<T>, now: Instant) -> Pause {
         if self.dialect.qos == Qos::AtMostOnce && !self.wire.is_written() {
             return Pause::Room;
         }
@@ -136,7 +136,7 @@ impl LeanMqttConnection {
     }
 
     /// Encodes what the lane has not written yet.
-    fn publish<T: Traffic>(&mut self, lane: &mut Lane<T>, now: Instant) {
+    fn publish<T: LaneTraffic>(&mut self, lane: &mut Lane<T>, now: Instant) {
         while let Some(report) = lane.outbox.next_to_write(now) {
             self.payload.clear();
             lane.write_payload(report, &mut self.payload);
@@ -151,7 +151,7 @@ impl LeanMqttConnection {
 
     /// Hands each answer that has come to the lane. What was read is moved once for all of them,
     /// not for each.
-    fn take_answers<T: Traffic>(&mut self, lane: &mut Lane<T>) -> io::Result<()> {
+    fn take_answers<T: LaneTraffic>(&mut self, lane: &mut Lane<T>) -> io::Result<()> {
         let mut input = std::mem::take(&mut self.wire.input);
         let mut rest = input.as_slice();
         let mut accepted = 0;
@@ -166,7 +166,7 @@ impl LeanMqttConnection {
 
     /// Settles what `input` begins with, and leaves in `accepted` how many of the newest are still
     /// to be acknowledged.
-    fn settle_all<T: Traffic>(
+    fn settle_all<T: LaneTraffic>(
         &mut self,
         lane: &mut Lane<T>,
         input: &mut &[u8],
@@ -174,17 +174,19 @@ impl LeanMqttConnection {
     ) -> io::Result<()> {
         while let Some(packet) = take_packet(input, self.dialect.version)? {
             match packet {
-                Packet::Reply { step, packet_id, refusal } => self.answer(lane, step, packet_id, refusal)?,
-                Packet::Pingresp => {}
-                Packet::Disconnect { reason } => {
+                PacketToPublisher::Reply { step, packet_id, refusal } => {
+                    self.answer(lane, step, packet_id, refusal)?
+                }
+                PacketToPublisher::Pingresp => {}
+                PacketToPublisher::Disconnect { reason } => {
                     return Err(bad_packet(&format!("the server says goodbye: {reason}")));
                 }
-                Packet::Connack(_) => return Err(bad_packet("a second CONNACK")),
+                PacketToPublisher::Connack(_) => return Err(bad_packet("a second CONNACK")),
             }
             while let Some(settled) = self.window.pop_settled() {
                 match settled {
-                    Settled::Accepted => *accepted += 1,
-                    Settled::Refused(reason) => {
+                    PublishOutcome::Accepted => *accepted += 1,
+                    PublishOutcome::Refused(reason) => {
                         lane.outbox.acknowledge(std::mem::take(accepted), Instant::now());
                         lane.outbox.refuse_oldest(&reason);
                     }
@@ -194,10 +196,10 @@ impl LeanMqttConnection {
         Ok(())
     }
 
-    fn answer<T: Traffic>(
+    fn answer<T: LaneTraffic>(
         &mut self,
         lane: &Lane<T>,
-        step: Step,
+        step: AckKind,
         packet_id: u16,
         refusal: Option<String>,
     ) -> io::Result<()> {
@@ -212,7 +214,7 @@ impl LeanMqttConnection {
         Ok(())
     }
 
-    fn take_packet(&mut self) -> io::Result<Option<Packet>> {
+    fn take_packet(&mut self) -> io::Result<Option<PacketToPublisher>> {
         let mut rest = self.wire.input.as_slice();
         let packet = take_packet(&mut rest, self.dialect.version)?;
         let taken = self.wire.input.len() - rest.len();

@@ -13,13 +13,13 @@ use rumqttc::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions, Outgo
 use super::lane::{Ending, Lane, Pause, rest};
 use super::mqtt_packet::bad_packet;
 use super::mqtt_wire::topic;
-use crate::traffic::Traffic;
+use crate::traffic::LaneTraffic;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT_S: u64 = 5;
 
 /// Carries the lane's traffic over one connection.
-pub(super) async fn session<T: Traffic>(lane: &mut Lane<T>, in_flight: u16) -> io::Result<Ending> {
+pub(super) async fn session<T: LaneTraffic>(lane: &mut Lane<T>, in_flight: u16) -> io::Result<Ending> {
     let in_flight = in_flight.max(1);
     let address = lane.plan.endpoint.address().await;
     let (client, mut events) = open(&lane.client_id(), address, in_flight);
@@ -58,7 +58,7 @@ fn open(client_id: &str, address: SocketAddr, in_flight: u16) -> (AsyncClient, E
 }
 
 /// Hands the client what has not been written yet; it has room for a whole window.
-fn publish<T: Traffic>(lane: &mut Lane<T>, client: &AsyncClient) -> io::Result<()> {
+fn publish<T: LaneTraffic>(lane: &mut Lane<T>, client: &AsyncClient) -> io::Result<()> {
     while let Some(report) = lane.outbox.next_to_write(Instant::now()) {
         let mut payload = Vec::new();
         lane.write_payload(report, &mut payload);
@@ -68,7 +68,7 @@ fn publish<T: Traffic>(lane: &mut Lane<T>, client: &AsyncClient) -> io::Result<(
     Ok(())
 }
 
-fn take<T: Traffic>(event: Event, lane: &mut Lane<T>, packet_ids: &mut VecDeque<u16>) -> io::Result<()> {
+fn take<T: LaneTraffic>(event: Event, lane: &mut Lane<T>, packet_ids: &mut VecDeque<u16>) -> io::Result<()> {
     match event {
         Event::Outgoing(Outgoing::Publish(packet_id)) => packet_ids.push_back(packet_id),
         Event::Incoming(Packet::PubAck(ack)) => {

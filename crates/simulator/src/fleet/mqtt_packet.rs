@@ -23,11 +23,11 @@ const LENGTH_BYTES_MAX: usize = 4;
 
 /// What a server says to a publisher.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Packet {
+pub(super) enum PacketToPublisher {
     /// The connection is accepted, or not.
     Connack(Connack),
     /// What became of a publish.
-    Reply { step: Step, packet_id: u16, refusal: Option<String> },
+    Reply { step: AckKind, packet_id: u16, refusal: Option<String> },
     /// The server is there.
     Pingresp,
     /// The server is about to close the connection.
@@ -47,7 +47,7 @@ pub(super) struct Connack {
 
 /// Which answer it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum AckKind {
     /// The whole answer at QoS 1.
     Puback,
     /// The first half of it at QoS 2.
@@ -60,7 +60,7 @@ pub(super) enum Step {
 ///
 /// # Errors
 /// A packet that a publisher without subscriptions cannot get.
-pub(super) fn take_packet(input: &mut &[u8], version: MqttVersion) -> io::Result<Option<Packet>> {
+pub(super) fn take_packet(input: &mut &[u8], version: MqttVersion) -> io::Result<Option<PacketToPublisher>> {
     let Some((length, length_bytes)) = read_length(&input[1.min(input.len())..])? else {
         return Ok(None);
     };
@@ -80,17 +80,19 @@ pub(crate) fn bad_packet(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-fn read_packet(kind: u8, body: &[u8], version: MqttVersion) -> Option<Packet> {
+fn read_packet(kind: u8, body: &[u8], version: MqttVersion) -> Option<PacketToPublisher> {
     let reply = |step| read_reply(step, body);
     match kind {
-        CONNACK => read_connack(body, version).map(Packet::Connack),
-        PUBACK => reply(Step::Puback),
-        PUBREC => reply(Step::Pubrec),
-        PUBCOMP => reply(Step::Pubcomp),
-        PINGRESP => Some(Packet::Pingresp),
+        CONNACK => read_connack(body, version).map(PacketToPublisher::Connack),
+        PUBACK => reply(AckKind::Puback),
+        PUBREC => reply(AckKind::Pubrec),
+        PUBCOMP => reply(AckKind::Pubcomp),
+        PINGRESP => Some(PacketToPublisher::Pingresp),
         DISCONNECT => {
             let (code, properties) = body.split_first().unwrap_or((&0, &[]));
-            Some(Packet::Disconnect { reason: reason(*code, AckProperties::of(properties)?.reason) })
+            Some(PacketToPublisher::Disconnect {
+                reason: reason(*code, AckProperties::of(properties)?.reason),
+            })
         }
         _ => None,
     }
@@ -114,12 +116,12 @@ fn read_connack(body: &[u8], version: MqttVersion) -> Option<Connack> {
 }
 
 /// In 3.1.1 there is nothing behind the packet id, in 5 there may be nothing when all is well.
-fn read_reply(step: Step, body: &[u8]) -> Option<Packet> {
+fn read_reply(step: AckKind, body: &[u8]) -> Option<PacketToPublisher> {
     let [high, low, rest @ ..] = body else { return None };
     let (code, properties) = rest.split_first().unwrap_or((&0, &[]));
     let refusal =
         if *code < FIRST_REFUSAL { None } else { Some(reason(*code, AckProperties::of(properties)?.reason)) };
-    Some(Packet::Reply { step, packet_id: u16::from_be_bytes([*high, *low]), refusal })
+    Some(PacketToPublisher::Reply { step, packet_id: u16::from_be_bytes([*high, *low]), refusal })
 }
 
 /// A refusal in few words: the code that the server's reason string begins with, or what the
@@ -230,15 +232,15 @@ mod tests {
     use super::*;
     use MqttVersion::{V5, V311};
 
-    fn one(bytes: &[u8], version: MqttVersion) -> Packet {
+    fn one(bytes: &[u8], version: MqttVersion) -> PacketToPublisher {
         let mut input = bytes;
         let packet = take_packet(&mut input, version).expect("well formed").expect("whole");
         assert!(input.is_empty());
         packet
     }
 
-    fn reply(step: Step, packet_id: u16, refusal: Option<&str>) -> Packet {
-        Packet::Reply { step, packet_id, refusal: refusal.map(str::to_owned) }
+    fn reply(step: AckKind, packet_id: u16, refusal: Option<&str>) -> PacketToPublisher {
+        PacketToPublisher::Reply { step, packet_id, refusal: refusal.map(str::to_owned) }
     }
 
     #[test]
@@ -246,10 +248,13 @@ mod tests {
         let bytes = [0x20, 2, 0, 5, 0x40, 2, 1, 2, 0x40, 2, 9];
         let mut input = bytes.as_slice();
         let first = take_packet(&mut input, V311).expect("well formed");
-        assert!(matches!(first, Some(Packet::Connack(Connack { refusal: Some(_), .. }))), "{first:?}");
+        assert!(
+            matches!(first, Some(PacketToPublisher::Connack(Connack { refusal: Some(_), .. }))),
+            "{first:?}"
+        );
         assert_eq!(
             take_packet(&mut input, V311).expect("well formed"),
-            Some(reply(Step::Puback, 0x0102, None))
+            Some(reply(AckKind::Puback, 0x0102, None))
         );
         assert_eq!(take_packet(&mut input, V311).expect("well formed"), None);
         assert_eq!(input.len(), 3);
@@ -261,26 +266,26 @@ mod tests {
         let connack = one(&[0x20, 9, 0, 0, 6, 0x21, 0, 20, 0x13, 0, 60], V5);
         assert_eq!(
             connack,
-            Packet::Connack(Connack { refusal: None, receive_max: 20, keep_alive_s: Some(60) })
+            PacketToPublisher::Connack(Connack { refusal: None, receive_max: 20, keep_alive_s: Some(60) })
         );
         let refused = one(&[0x20, 3, 0, 0x87, 0], V5);
         assert!(
-            matches!(&refused, Packet::Connack(Connack { refusal: Some(why), .. }) if why == "not authorized"),
+            matches!(&refused, PacketToPublisher::Connack(Connack { refusal: Some(why), .. }) if why == "not authorized"),
             "{refused:?}"
         );
     }
 
     #[test]
     fn a_refusal_is_told_by_its_code_alone() {
-        assert_eq!(one(&[0x40, 3, 1, 2, 0x10], V5), reply(Step::Puback, 0x0102, None));
+        assert_eq!(one(&[0x40, 3, 1, 2, 0x10], V5), reply(AckKind::Puback, 0x0102, None));
         assert_eq!(
             one(&[0x50, 3, 1, 2, 0x99], V5),
-            reply(Step::Pubrec, 0x0102, Some("payload format invalid"))
+            reply(AckKind::Pubrec, 0x0102, Some("payload format invalid"))
         );
         let string = b"unknown_device: there is no d7";
         let mut bytes = vec![0x40, 37, 1, 2, 0x99, 33, 0x1F, 0, 30];
         bytes.extend_from_slice(string);
-        assert_eq!(one(&bytes, V5), reply(Step::Puback, 0x0102, Some("unknown_device")));
+        assert_eq!(one(&bytes, V5), reply(AckKind::Puback, 0x0102, Some("unknown_device")));
     }
 
     #[test]
@@ -290,14 +295,14 @@ mod tests {
         bytes.extend_from_slice(&pair);
         bytes.extend_from_slice(&[0x21, 0, 7]);
         let connack = one(&bytes, V5);
-        assert!(matches!(connack, Packet::Connack(Connack { receive_max: 7, .. })), "{connack:?}");
+        assert!(matches!(connack, PacketToPublisher::Connack(Connack { receive_max: 7, .. })), "{connack:?}");
     }
 
     #[test]
     fn a_goodbye_has_its_reason() {
         let reason = "server shutting down".to_owned();
-        assert_eq!(one(&[0xE0, 2, 0x8B, 0], V5), Packet::Disconnect { reason });
-        assert_eq!(one(&[0xD0, 0], V5), Packet::Pingresp);
+        assert_eq!(one(&[0xE0, 2, 0x8B, 0], V5), PacketToPublisher::Disconnect { reason });
+        assert_eq!(one(&[0xD0, 0], V5), PacketToPublisher::Pingresp);
     }
 
     #[test]

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use super::mqtt_packet::Step;
+use super::mqtt_packet::AckKind;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct PublishWindow {
     flights: VecDeque<PublishInFlight>,
     /// How many at the front have had their first answer.
     received: usize,
@@ -27,12 +27,12 @@ struct PublishInFlight {
 enum PublishStage {
     Published,
     Released,
-    Settled(Settled),
+    Settled(PublishOutcome),
 }
 
 /// How a publish ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Settled {
+pub(super) enum PublishOutcome {
     Accepted,
     Refused(String),
 }
@@ -41,11 +41,11 @@ pub(super) enum Settled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{step:?} {packet_id} came out of turn")]
 pub(super) struct OutOfTurn {
-    step: Step,
+    step: AckKind,
     packet_id: u16,
 }
 
-impl Window {
+impl PublishWindow {
     pub(super) const fn new() -> Self {
         Self { flights: VecDeque::new(), received: 0, next_id: 1 }
     }
@@ -62,27 +62,29 @@ impl Window {
     /// An answer has come; whether the publish is now to be released.
     pub(super) fn answer(
         &mut self,
-        step: Step,
+        step: AckKind,
         packet_id: u16,
         refusal: Option<String>,
     ) -> Result<bool, OutOfTurn> {
-        let settled = refusal.map_or(Settled::Accepted, Settled::Refused);
-        let is_release = step == Step::Pubrec && settled == Settled::Accepted;
+        let settled = refusal.map_or(PublishOutcome::Accepted, PublishOutcome::Refused);
+        let is_release = step == AckKind::Pubrec && settled == PublishOutcome::Accepted;
         let flight = match step {
-            Step::Puback | Step::Pubrec => self.flights.get_mut(self.received),
-            Step::Pubcomp => self.flights.iter_mut().take(self.received).find(|flight| flight.is_released()),
+            AckKind::Puback | AckKind::Pubrec => self.flights.get_mut(self.received),
+            AckKind::Pubcomp => {
+                self.flights.iter_mut().take(self.received).find(|flight| flight.is_released())
+            }
         };
         let flight = flight.filter(|flight| flight.packet_id == packet_id);
         let flight = flight.ok_or(OutOfTurn { step, packet_id })?;
         flight.stage = if is_release { PublishStage::Released } else { PublishStage::Settled(settled) };
-        if step != Step::Pubcomp {
+        if step != AckKind::Pubcomp {
             self.received += 1;
         }
         Ok(is_release)
     }
 
     /// The oldest publish, if it is settled; it leaves the window.
-    pub(super) fn pop_settled(&mut self) -> Option<Settled> {
+    pub(super) fn pop_settled(&mut self) -> Option<PublishOutcome> {
         let oldest = self.flights.pop_front_if(|flight| matches!(flight.stage, PublishStage::Settled(_)))?;
         self.received -= 1;
         match oldest.stage {
@@ -102,52 +104,52 @@ impl PublishInFlight {
 mod tests {
     use super::*;
 
-    fn window(publishes: usize) -> Window {
-        let mut window = Window::new();
+    fn window(publishes: usize) -> PublishWindow {
+        let mut window = PublishWindow::new();
         for _ in 0..publishes {
             window.publish();
         }
         window
     }
 
-    fn refused(why: &str) -> Settled {
-        Settled::Refused(why.to_owned())
+    fn refused(why: &str) -> PublishOutcome {
+        PublishOutcome::Refused(why.to_owned())
     }
 
     #[test]
     fn at_qos_1_an_answer_settles_in_order() {
         let mut window = window(3);
         assert_eq!(window.pop_settled(), None);
-        assert_eq!(window.answer(Step::Puback, 1, None), Ok(false));
-        assert_eq!(window.answer(Step::Puback, 2, Some("no".to_owned())), Ok(false));
+        assert_eq!(window.answer(AckKind::Puback, 1, None), Ok(false));
+        assert_eq!(window.answer(AckKind::Puback, 2, Some("no".to_owned())), Ok(false));
         assert_eq!(
             (window.pop_settled(), window.pop_settled()),
-            (Some(Settled::Accepted), Some(refused("no")))
+            (Some(PublishOutcome::Accepted), Some(refused("no")))
         );
         assert_eq!(window.pop_settled(), None);
-        let early = window.answer(Step::Puback, 4, None).unwrap_err();
+        let early = window.answer(AckKind::Puback, 4, None).unwrap_err();
         assert_eq!(early.to_string(), "Puback 4 came out of turn");
-        assert!(window.answer(Step::Puback, 2, None).is_err(), "it is settled");
+        assert!(window.answer(AckKind::Puback, 2, None).is_err(), "it is settled");
     }
 
     #[test]
     fn at_qos_2_a_refused_one_waits_for_those_before_it() {
         let mut window = window(3);
-        assert_eq!(window.answer(Step::Pubrec, 1, None), Ok(true));
-        assert_eq!(window.answer(Step::Pubrec, 2, Some("no".to_owned())), Ok(false), "nothing to release");
-        assert_eq!(window.answer(Step::Pubrec, 3, None), Ok(true));
+        assert_eq!(window.answer(AckKind::Pubrec, 1, None), Ok(true));
+        assert_eq!(window.answer(AckKind::Pubrec, 2, Some("no".to_owned())), Ok(false), "nothing to release");
+        assert_eq!(window.answer(AckKind::Pubrec, 3, None), Ok(true));
         assert_eq!(window.pop_settled(), None);
-        assert!(window.answer(Step::Pubcomp, 3, None).is_err(), "the first is not completed");
-        assert_eq!(window.answer(Step::Pubcomp, 1, None), Ok(false));
-        assert_eq!(window.answer(Step::Pubcomp, 3, None), Ok(false));
+        assert!(window.answer(AckKind::Pubcomp, 3, None).is_err(), "the first is not completed");
+        assert_eq!(window.answer(AckKind::Pubcomp, 1, None), Ok(false));
+        assert_eq!(window.answer(AckKind::Pubcomp, 3, None), Ok(false));
         let settled: Vec<_> = std::iter::from_fn(|| window.pop_settled()).collect();
-        assert_eq!(settled, [Settled::Accepted, refused("no"), Settled::Accepted]);
-        assert!(window.answer(Step::Pubcomp, 3, None).is_err());
+        assert_eq!(settled, [PublishOutcome::Accepted, refused("no"), PublishOutcome::Accepted]);
+        assert!(window.answer(AckKind::Pubcomp, 3, None).is_err());
     }
 
     #[test]
     fn packet_ids_go_round_without_zero() {
-        let mut window = Window::new();
+        let mut window = PublishWindow::new();
         let ids: Vec<u16> = (0..65_536).map(|_| window.publish()).collect();
         assert_eq!((ids[0], ids[65_534], ids[65_535]), (1, 65_535, 1));
     }

@@ -5,7 +5,7 @@
 //! read in the sibling `mqtt_packet`.
 
 use super::{MqttDialect, MqttVersion, Qos};
-use crate::access::Login;
+use crate::access::NameAndPassword;
 use crate::traffic::DeviceIds;
 
 const CONNECT: u8 = 0x10;
@@ -25,7 +25,7 @@ const TOPIC_TAIL: &[u8] = b"/state";
 pub(crate) fn write_connect(
     version: MqttVersion,
     client_id: &str,
-    login: Option<&Login>,
+    login: Option<&NameAndPassword>,
     keep_alive_s: u16,
     out: &mut Vec<u8>,
 ) {
@@ -144,7 +144,7 @@ mod tests {
         write_connect(MqttVersion::V311, "ab", None, 0, &mut out);
         assert_eq!(out, [0x10, 14, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0, 0, 2, b'a', b'b']);
         out.clear();
-        let login = Login { name: "n".to_owned(), password: Secret::new("p".to_owned()) };
+        let login = NameAndPassword { name: "n".to_owned(), password: Secret::new("p".to_owned()) };
         write_connect(MqttVersion::V5, "a", Some(&login), 60, &mut out);
         assert_eq!(out[..13], [0x10, 20, 0, 4, b'M', b'Q', b'T', b'T', 5, 0xC2, 0, 60, 0]);
         assert_eq!(out[13..], [0, 1, b'a', 0, 1, b'n', 0, 1, b'p']);

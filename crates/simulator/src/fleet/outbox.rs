@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{Keep, Progress};
-use crate::sent::{Answer, Sent};
-use crate::traffic::{DeviceIds, Report};
+use super::{FleetProgress, ReportRetention};
+use crate::sent::{ReportAnswer, Sent};
+use crate::traffic::{DeviceIds, SimulatedReport};
 
 /// Timers come up to so much late. A report that goes out no later after its time was not kept
 /// waiting by anybody, and its latency counts from when it went out.
@@ -20,7 +20,7 @@ const TIMER_PRECISION: Duration = Duration::from_millis(2);
 /// A report without an answer.
 #[derive(Debug)]
 struct UnansweredReport {
-    report: Report,
+    report: SimulatedReport,
     /// When it first went out, and its place in the record.
     first: Option<(Instant, usize)>,
 }
@@ -32,18 +32,23 @@ pub(super) struct Outbox {
     pending: VecDeque<UnansweredReport>,
     written: usize,
     answered: u64,
-    keep: Keep,
+    keep: ReportRetention,
     sent: Sent,
-    progress: Arc<Progress>,
+    progress: Arc<FleetProgress>,
 }
 
 impl Outbox {
-    pub(super) fn new(lane: u64, devices: DeviceIds, keep: Keep, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(
+        lane: u64,
+        devices: DeviceIds,
+        keep: ReportRetention,
+        progress: Arc<FleetProgress>,
+    ) -> Self {
         let sent = Sent::nothing(devices);
         Self { lane, pending: VecDeque::new(), written: 0, answered: 0, keep, sent, progress }
     }
 
-    pub(super) fn push(&mut self, report: Report) {
+    pub(super) fn push(&mut self, report: SimulatedReport) {
         self.pending.push_back(UnansweredReport { report, first: None });
     }
 
@@ -63,13 +68,14 @@ impl Outbox {
     }
 
     /// The next report to write to the present connection; it counts as written.
-    pub(super) fn next_to_write(&mut self, now: Instant) -> Option<Report> {
+    pub(super) fn next_to_write(&mut self, now: Instant) -> Option<SimulatedReport> {
         let pending = self.pending.get_mut(self.written)?;
         self.written += 1;
         let report = pending.report;
         match (pending.first, self.keep) {
             (None, keep) => {
-                let position = if keep == Keep::EveryReport { self.sent.add(report, now) } else { 0 };
+                let position =
+                    if keep == ReportRetention::EveryReport { self.sent.add(report, now) } else { 0 };
                 pending.first = Some((now, position));
                 self.progress.sent.fetch_add(1, Ordering::Relaxed);
                 if report.flaw.is_some() {
@@ -77,7 +83,7 @@ impl Outbox {
                 }
             }
             (Some((_, position)), keep) => {
-                if keep == Keep::EveryReport {
+                if keep == ReportRetention::EveryReport {
                     self.sent.sent_again(report.device, position);
                 }
                 self.progress.repeated.fetch_add(1, Ordering::Relaxed);
@@ -95,7 +101,7 @@ impl Outbox {
         let mut latencies = progress.latencies_of(self.lane);
         for _ in 0..count {
             let since_first = |first_sent| now.saturating_duration_since(first_sent);
-            let (report, first_sent) = self.settle(|first| Answer::Acknowledged(since_first(first)));
+            let (report, first_sent) = self.settle(|first| ReportAnswer::Acknowledged(since_first(first)));
             latencies.since_sent.record(since_first(first_sent));
             latencies.since_due.record(since_first(counted_from(report, first_sent)));
             if report.flaw.is_some() {
@@ -107,7 +113,7 @@ impl Outbox {
 
     /// The oldest written report is refused.
     pub(super) fn refuse_oldest(&mut self, reason: &str) {
-        let (report, _) = self.settle(|_| Answer::Refused);
+        let (report, _) = self.settle(|_| ReportAnswer::Refused);
         self.progress.refused_for(reason);
         if report.flaw.is_some() {
             self.progress.flawed_refused.fetch_add(1, Ordering::Relaxed);
@@ -117,7 +123,7 @@ impl Outbox {
     /// All written reports are gone, and no answer will come.
     pub(super) fn forget_written(&mut self) {
         while self.written > 0 {
-            self.settle(|_| Answer::None);
+            self.settle(|_| ReportAnswer::None);
         }
     }
 
@@ -144,21 +150,21 @@ impl Outbox {
     }
 
     /// Takes the oldest written report off; the result says also when it first went out.
-    fn settle(&mut self, answer: impl FnOnce(Instant) -> Answer) -> (Report, Instant) {
+    fn settle(&mut self, answer: impl FnOnce(Instant) -> ReportAnswer) -> (SimulatedReport, Instant) {
         let oldest = self.pending.pop_front().filter(|_| self.written > 0);
         let Some(UnansweredReport { report, first: Some((first_sent, position)) }) = oldest else {
             unreachable!("only written reports are settled, and a lane checks that first");
         };
         self.written -= 1;
         self.answered += 1;
-        if self.keep == Keep::EveryReport {
+        if self.keep == ReportRetention::EveryReport {
             self.sent.answered(report.device, position, answer(first_sent));
         }
         (report, first_sent)
     }
 }
 
-fn counted_from(report: Report, first_sent: Instant) -> Instant {
+fn counted_from(report: SimulatedReport, first_sent: Instant) -> Instant {
     let due = report.due.unwrap_or(first_sent);
     if first_sent.saturating_duration_since(due) > TIMER_PRECISION { due } else { first_sent }
 }
@@ -170,8 +176,8 @@ mod tests {
     use crate::traffic::Flaw;
 
     fn outbox_with(reports: i64) -> Outbox {
-        let mut outbox = Outbox::new(0, DeviceIds::new("d", 1), Keep::EveryReport, Arc::default());
-        (0..reports).for_each(|ts_ms| outbox.push(Report::plain(0, ts_ms, 1)));
+        let mut outbox = Outbox::new(0, DeviceIds::new("d", 1), ReportRetention::EveryReport, Arc::default());
+        (0..reports).for_each(|ts_ms| outbox.push(SimulatedReport::plain(0, ts_ms, 1)));
         outbox
     }
 
@@ -204,7 +210,7 @@ mod tests {
         outbox.refuse_oldest("unknown_device");
         assert_eq!((outbox.len(), outbox.progress.stats().refused), (0, 1));
         assert_eq!(outbox.progress.refusals()["unknown_device"], 1);
-        assert_eq!(outbox.into_parts().1.of(0)[0].answer, Answer::Refused);
+        assert_eq!(outbox.into_parts().1.of(0)[0].answer, ReportAnswer::Refused);
     }
 
     #[test]
@@ -212,7 +218,7 @@ mod tests {
         let due = Instant::now();
         for (behind_ms, since_due_ms) in [(1, 10), (500, 510)] {
             let mut outbox = outbox_with(0);
-            outbox.push(Report { due: Some(due), ..Report::plain(0, 0, 1) });
+            outbox.push(SimulatedReport { due: Some(due), ..SimulatedReport::plain(0, 0, 1) });
             let sent = due + Duration::from_millis(behind_ms);
             outbox.next_to_write(sent);
             outbox.acknowledge(1, sent + Duration::from_millis(10));
@@ -226,7 +232,7 @@ mod tests {
     fn flawed_reports_are_counted_by_how_they_were_taken() {
         let mut outbox = outbox_with(0);
         for _ in 0..3 {
-            outbox.push(Report { flaw: Some(Flaw::CutShort), ..Report::plain(0, 0, 1) });
+            outbox.push(SimulatedReport { flaw: Some(Flaw::CutShort), ..SimulatedReport::plain(0, 0, 1) });
         }
         let now = Instant::now();
         while outbox.next_to_write(now).is_some() {}

@@ -1,7 +1,7 @@
 //! What a report looks like on each way in, flaws included.
 
-use super::Payload;
-use crate::traffic::{DeviceIds, Flaw, Report};
+use super::PayloadFormat;
+use crate::traffic::{DeviceIds, Flaw, SimulatedReport};
 use crate::wire_time::format_ms;
 
 /// How far ahead the time of a report from the future lies; a server lets five minutes pass.
@@ -11,13 +11,13 @@ const FUTURE_MS: i64 = 60 * 60 * 1000;
 const NO_LOCK_VALUE: u8 = 2;
 
 /// Appends `report` as it goes over MQTT, where the topic names the device.
-pub(super) fn write_mqtt(form: Payload, report: Report, out: &mut Vec<u8>) {
+pub(super) fn write_mqtt(form: PayloadFormat, report: SimulatedReport, out: &mut Vec<u8>) {
     match form {
-        Payload::Value => match report.flaw {
+        PayloadFormat::Value => match report.flaw {
             Some(Flaw::CutShort | Flaw::FromTheFuture) => out.push(b'{'),
             Some(Flaw::NoSuchValue) | None => write_number(value(report).into(), out),
         },
-        Payload::Dated | Payload::Identified { .. } => {
+        PayloadFormat::Dated | PayloadFormat::Identified { .. } => {
             out.push(b'{');
             write_rest(form, report, out);
         }
@@ -25,7 +25,12 @@ pub(super) fn write_mqtt(form: Payload, report: Report, out: &mut Vec<u8>) {
 }
 
 /// Appends `report` as one line of a body; it always carries its time.
-pub(super) fn write_line(form: Payload, devices: &DeviceIds, report: Report, out: &mut Vec<u8>) {
+pub(super) fn write_line(
+    form: PayloadFormat,
+    devices: &DeviceIds,
+    report: SimulatedReport,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(b"{\"device_id\":\"");
     devices.write(report.device, out);
     out.extend_from_slice(b"\",");
@@ -34,7 +39,12 @@ pub(super) fn write_line(form: Payload, devices: &DeviceIds, report: Report, out
 }
 
 /// Appends `report` as a message for a queue; it always carries its time.
-pub(super) fn write_message(form: Payload, devices: &DeviceIds, report: Report, out: &mut Vec<u8>) {
+pub(super) fn write_message(
+    form: PayloadFormat,
+    devices: &DeviceIds,
+    report: SimulatedReport,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(b"{\"sensor_id\":\"");
     devices.write(report.device, out);
     out.extend_from_slice(b"\",");
@@ -42,21 +52,21 @@ pub(super) fn write_message(form: Payload, devices: &DeviceIds, report: Report, 
 }
 
 /// The id of `report` among those of its device, if reports have any.
-pub(super) fn id_of(form: Payload, report: Report) -> Option<String> {
+pub(super) fn id_of(form: PayloadFormat, report: SimulatedReport) -> Option<String> {
     match form {
-        Payload::Identified { run } => Some(format!("{run:x}-{}", report.number)),
-        Payload::Value | Payload::Dated => None,
+        PayloadFormat::Identified { run } => Some(format!("{run:x}-{}", report.number)),
+        PayloadFormat::Value | PayloadFormat::Dated => None,
     }
 }
 
-fn write_rest(form: Payload, report: Report, out: &mut Vec<u8>) {
+fn write_rest(form: PayloadFormat, report: SimulatedReport, out: &mut Vec<u8>) {
     let ahead_ms = if report.flaw == Some(Flaw::FromTheFuture) { FUTURE_MS } else { 0 };
     out.extend_from_slice(b"\"data\":");
     write_number(value(report).into(), out);
     out.extend_from_slice(b",\"ts\":\"");
     out.extend_from_slice(format_ms(report.ts_ms + ahead_ms).as_bytes());
     out.push(b'"');
-    if let Payload::Identified { run } = form {
+    if let PayloadFormat::Identified { run } = form {
         out.extend_from_slice(b",\"id\":\"");
         write_hex(run, out);
         out.push(b'-');
@@ -68,7 +78,7 @@ fn write_rest(form: Payload, report: Report, out: &mut Vec<u8>) {
     }
 }
 
-const fn value(report: Report) -> u8 {
+const fn value(report: SimulatedReport) -> u8 {
     match report.flaw {
         Some(Flaw::NoSuchValue) => NO_LOCK_VALUE,
         _ => report.value,
@@ -108,25 +118,25 @@ mod tests {
         String::from_utf8(out).expect("it is UTF-8")
     }
 
-    fn report() -> Report {
-        Report { number: 120, ..Report::plain(1, 0, 1) }
+    fn report() -> SimulatedReport {
+        SimulatedReport { number: 120, ..SimulatedReport::plain(1, 0, 1) }
     }
 
     #[test]
     fn each_way_has_its_form() {
         let devices = DeviceIds::new("d", 3);
         let mqtt = |form| text(|out| write_mqtt(form, report(), out));
-        assert_eq!(mqtt(Payload::Value), "1");
-        assert_eq!(mqtt(Payload::Dated), r#"{"data":1,"ts":"1970-01-01T00:00:00.000Z"}"#);
-        let identified = Payload::Identified { run: RUN };
+        assert_eq!(mqtt(PayloadFormat::Value), "1");
+        assert_eq!(mqtt(PayloadFormat::Dated), r#"{"data":1,"ts":"1970-01-01T00:00:00.000Z"}"#);
+        let identified = PayloadFormat::Identified { run: RUN };
         assert_eq!(mqtt(identified), r#"{"data":1,"ts":"1970-01-01T00:00:00.000Z","id":"1f-120"}"#);
         assert_eq!(id_of(identified, report()).as_deref(), Some("1f-120"));
         assert_eq!(
-            text(|out| write_line(Payload::Dated, &devices, report(), out)),
+            text(|out| write_line(PayloadFormat::Dated, &devices, report(), out)),
             "{\"device_id\":\"d1\",\"data\":1,\"ts\":\"1970-01-01T00:00:00.000Z\"}\n"
         );
         assert_eq!(
-            text(|out| write_message(Payload::Dated, &devices, report(), out)),
+            text(|out| write_message(PayloadFormat::Dated, &devices, report(), out)),
             r#"{"sensor_id":"d1","data":1,"ts":"1970-01-01T00:00:00.000Z"}"#
         );
     }
@@ -134,17 +144,17 @@ mod tests {
     #[test]
     fn a_flaw_is_one_that_no_server_may_accept() {
         let flawed = |flaw, form| {
-            let report = Report { flaw: Some(flaw), ..report() };
+            let report = SimulatedReport { flaw: Some(flaw), ..report() };
             text(|out| write_mqtt(form, report, out))
         };
-        let dated = Payload::Dated;
+        let dated = PayloadFormat::Dated;
         assert_eq!(flawed(Flaw::NoSuchValue, dated), r#"{"data":2,"ts":"1970-01-01T00:00:00.000Z"}"#);
         assert_eq!(flawed(Flaw::FromTheFuture, dated), r#"{"data":1,"ts":"1970-01-01T01:00:00.000Z"}"#);
         for (flaw, form) in [
             (Flaw::CutShort, dated),
-            (Flaw::CutShort, Payload::Value),
-            (Flaw::FromTheFuture, Payload::Value),
-            (Flaw::CutShort, Payload::Identified { run: RUN }),
+            (Flaw::CutShort, PayloadFormat::Value),
+            (Flaw::FromTheFuture, PayloadFormat::Value),
+            (Flaw::CutShort, PayloadFormat::Identified { run: RUN }),
         ] {
             let payload = flawed(flaw, form);
             assert!(serde_json::from_str::<serde_json::Value>(&payload).is_err(), "{payload}");

@@ -38,7 +38,7 @@ pub struct Latencies {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct FleetProgress {
     pub(super) sent: AtomicU64,
     pub(super) repeated: AtomicU64,
     pub(super) acknowledged: AtomicU64,
@@ -54,7 +54,7 @@ pub struct Progress {
     troubles: Mutex<Reasons>,
 }
 
-/// A [`Progress`] at one moment.
+/// A [`FleetProgress`] at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FleetStats {
     /// Reports that went out, each counted once.
@@ -79,7 +79,7 @@ pub struct FleetStats {
     pub flawed_refused: u64,
 }
 
-impl Progress {
+impl FleetProgress {
     /// The figures now.
     #[must_use]
     pub fn stats(&self) -> FleetStats {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn reasons_are_counted_apart_up_to_a_limit() {
-        let progress = Progress::default();
+        let progress = FleetProgress::default();
         for number in 0..1000 {
             progress.refused_for("unknown_device");
             progress.refused_for(&format!("reason {number}"));

@@ -20,8 +20,8 @@ use rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::access::Access;
-use crate::address::Address;
+use crate::access::ConnectOptions;
+use crate::address::ServerAddress;
 use crate::traffic::Flood;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -93,8 +93,8 @@ async fn mqtt_packet(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u8, Vec<u
     Some((kind, packet))
 }
 
-fn plan(way: Way, endpoint: Endpoint, payload: Payload) -> Plan {
-    Plan { way, endpoint, devices: DeviceIds::new("d", 4), payload, keep: Keep::EveryReport }
+fn plan(way: Way, endpoint: Endpoint, payload: PayloadFormat) -> Plan {
+    Plan { way, endpoint, devices: DeviceIds::new("d", 4), payload, keep: ReportRetention::EveryReport }
 }
 
 fn floods(lanes: u32, reports_each: u64) -> Vec<Flood> {
@@ -109,7 +109,7 @@ async fn every_report_is_acknowledged_once() {
     for way in MQTT_WAYS {
         let script = Arc::new(Script::default());
         let (endpoint, _server) = mqtt_server(Arc::clone(&script)).await;
-        let fleet = Fleet::start(plan(way, endpoint, Payload::Value), floods(2, 100));
+        let fleet = ReportingFleet::start(plan(way, endpoint, PayloadFormat::Value), floods(2, 100));
         let outcome = fleet.finish(PATIENCE).await;
         let expected = FleetStats { sent: 200, acknowledged: 200, ..FleetStats::default() };
         assert_eq!((outcome.stats, outcome.unanswered), (expected, 0), "{way:?}");
@@ -126,7 +126,7 @@ async fn after_a_break_the_unacknowledged_is_repeated_in_order() {
     for way in MQTT_WAYS {
         let script = Arc::new(Script { break_after: Mutex::new(vec![20, 13]), ..Script::default() });
         let (endpoint, _server) = mqtt_server(Arc::clone(&script)).await;
-        let fleet = Fleet::start(plan(way, endpoint, Payload::Dated), floods(1, 100));
+        let fleet = ReportingFleet::start(plan(way, endpoint, PayloadFormat::Dated), floods(1, 100));
         let outcome = fleet.finish(PATIENCE).await;
         assert_eq!((outcome.stats.sent, outcome.stats.acknowledged, outcome.stats.broken), (100, 100, 2));
         assert!(outcome.stats.repeated >= 2, "{way:?}: {:?}", outcome.stats);
@@ -148,7 +148,7 @@ async fn an_acknowledgement_out_of_turn_is_noticed() {
     for way in MQTT_WAYS {
         let script = Arc::new(Script { wrong_ids: true, ..Script::default() });
         let (endpoint, _server) = mqtt_server(script).await;
-        let fleet = Fleet::start(plan(way, endpoint, Payload::Value), floods(1, 4));
+        let fleet = ReportingFleet::start(plan(way, endpoint, PayloadFormat::Value), floods(1, 4));
         let is_noticed = |stats: FleetStats| stats.broken > 0 && stats.sent == 4;
         assert!(fleet.until(PATIENCE, is_noticed).await, "{way:?}");
         let outcome = fleet.finish(Duration::ZERO).await;
@@ -190,10 +190,11 @@ async fn take_lines(request: Request<Incoming>) -> Result<Response<Full<Bytes>>,
 #[tokio::test]
 async fn lines_are_settled_one_by_one() {
     let (endpoint, _server) = report_server().await;
-    let fleet = Fleet::start(plan(Way::Http { lines: 10 }, endpoint, Payload::Dated), floods(1, 40));
+    let fleet =
+        ReportingFleet::start(plan(Way::Http { lines: 10 }, endpoint, PayloadFormat::Dated), floods(1, 40));
     let outcome = fleet.finish(PATIENCE).await;
     assert_eq!((outcome.stats.acknowledged, outcome.stats.refused, outcome.unanswered), (30, 10, 0));
-    assert!(outcome.sent.of(1).iter().all(|report| report.answer == crate::sent::Answer::Refused));
+    assert!(outcome.sent.of(1).iter().all(|report| report.answer == crate::sent::ReportAnswer::Refused));
     assert!(outcome.sent.of(2).iter().all(|report| report.is_acknowledged()));
 }
 
@@ -249,9 +250,10 @@ async fn every_way_is_also_taken_under_tls() {
                 });
             }
         });
-        let address: Address = format!("{scheme}://localhost:{port}").parse().expect("an address");
-        let endpoint = address.reach(Access::default(), Some(ca.path())).await.expect("it can be reached");
-        let fleet = Fleet::start(plan(way, endpoint, Payload::Dated), floods(2, 100));
+        let address: ServerAddress = format!("{scheme}://localhost:{port}").parse().expect("an address");
+        let endpoint =
+            address.reach(ConnectOptions::default(), Some(ca.path())).await.expect("it can be reached");
+        let fleet = ReportingFleet::start(plan(way, endpoint, PayloadFormat::Dated), floods(2, 100));
         let outcome = fleet.finish(PATIENCE).await;
         let stats = outcome.stats;
         assert_eq!((stats.acknowledged + stats.refused, stats.broken), (200, 0), "{scheme}");
@@ -270,9 +272,10 @@ async fn a_server_that_cannot_prove_who_it_is_gets_no_report() {
             assert!(acceptor.accept(stream).await.is_err(), "the device hangs up");
         }
     });
-    let address: Address = format!("mqtts://localhost:{port}").parse().expect("an address");
-    let endpoint = address.reach(Access::default(), Some(other_ca.path())).await.expect("it can be reached");
-    let fleet = Fleet::start(plan(MQTT_WAYS[1], endpoint, Payload::Dated), floods(1, 1));
+    let address: ServerAddress = format!("mqtts://localhost:{port}").parse().expect("an address");
+    let endpoint =
+        address.reach(ConnectOptions::default(), Some(other_ca.path())).await.expect("it can be reached");
+    let fleet = ReportingFleet::start(plan(MQTT_WAYS[1], endpoint, PayloadFormat::Dated), floods(1, 1));
     let progress = fleet.progress();
     assert!(fleet.until(PATIENCE, |stats| stats.broken > 0).await);
     assert_eq!(fleet.finish(Duration::ZERO).await.stats.sent, 0);
@@ -285,9 +288,13 @@ async fn a_broker_is_believed_that_shows_the_very_certificate_that_was_given() {
         let (ca, acceptor) = encryption(is_ca);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
-        let address: Address = format!("amqps://localhost:{port}").parse().expect("an address");
-        let endpoint = address.reach(Access::default(), Some(ca.path())).await.expect("it can be reached");
-        let fleet = Fleet::start(plan(Way::Amqp { in_flight: 8 }, endpoint, Payload::Dated), floods(1, 1));
+        let address: ServerAddress = format!("amqps://localhost:{port}").parse().expect("an address");
+        let endpoint =
+            address.reach(ConnectOptions::default(), Some(ca.path())).await.expect("it can be reached");
+        let fleet = ReportingFleet::start(
+            plan(Way::Amqp { in_flight: 8 }, endpoint, PayloadFormat::Dated),
+            floods(1, 1),
+        );
         let greeting = async {
             loop {
                 let (stream, _) = listener.accept().await.expect("it listens");

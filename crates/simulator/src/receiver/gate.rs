@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Behaviour, Shared, request};
+use super::{Behaviour, ReceiverState, request};
 
 const BACKLOG: u32 = 1024;
 
@@ -28,14 +28,14 @@ pub(super) struct Gate {
     wanted: watch::Receiver<Behaviour>,
     obeyed: watch::Sender<Behaviour>,
     connections: JoinSet<()>,
-    shared: Arc<Shared>,
+    shared: Arc<ReceiverState>,
 }
 
 impl Gate {
     /// Takes a free port and listens; the second part tells which behaviour is in force.
     pub(super) fn open(
         wanted: watch::Receiver<Behaviour>,
-        shared: Arc<Shared>,
+        shared: Arc<ReceiverState>,
     ) -> io::Result<(Self, watch::Receiver<Behaviour>)> {
         let reservation = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let address = reservation.local_addr()?;

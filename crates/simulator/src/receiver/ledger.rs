@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use super::notification::{EventKind, Notification};
+use super::notification::{DeviceEventKind, Notification};
 
 /// Descriptions of what was wrong are kept up to this many; the counts go on.
 const COMPLAINTS_MAX: usize = 16;
@@ -26,14 +26,14 @@ pub enum Retain {
 
 /// What was answered to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
+pub enum WebhookReply {
     /// This HTTP status.
     Status(u16),
     /// Nothing: left hanging.
     None,
 }
 
-impl Reply {
+impl WebhookReply {
     /// Whether the notification counts as taken.
     #[must_use]
     pub const fn is_success(self) -> bool {
@@ -55,7 +55,7 @@ pub struct Arrival {
     /// Two bodies are the same when their hashes are.
     pub body_hash: u64,
     /// What was answered.
-    pub reply: Reply,
+    pub reply: WebhookReply,
 }
 
 /// One signed message about a pick or a task, as it came: no notification about a device.
@@ -66,7 +66,7 @@ pub struct PickMessage {
     /// What it says.
     pub body: Value,
     /// What was answered.
-    pub reply: Reply,
+    pub reply: WebhookReply,
 }
 
 /// The newest word on a device that was taken with success.
@@ -183,7 +183,7 @@ impl Ledger {
 
     /// Arrivals of the kind `kind` that were taken (needs [`Retain::Everything`]).
     #[must_use]
-    pub fn taken_of_kind(&self, kind: EventKind) -> usize {
+    pub fn taken_of_kind(&self, kind: DeviceEventKind) -> usize {
         let is_it = |arrival: &&Arrival| arrival.reply.is_success() && arrival.notification.kind == kind;
         self.arrivals.iter().filter(is_it).count()
     }

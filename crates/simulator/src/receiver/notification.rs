@@ -12,7 +12,7 @@ use crate::wire_time;
 
 /// What has happened to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub enum EventKind {
+pub enum DeviceEventKind {
     /// Its value is another one.
     #[serde(rename = "device.changed")]
     Changed,
@@ -24,7 +24,7 @@ pub enum EventKind {
     Restored,
 }
 
-impl fmt::Display for EventKind {
+impl fmt::Display for DeviceEventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Changed => "device.changed",
@@ -37,7 +37,7 @@ impl fmt::Display for EventKind {
 /// Whether a device is heard from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Connection {
+pub enum ConnectionStatus {
     /// It has reported in time.
     Online,
     /// It has not.
@@ -50,7 +50,7 @@ pub enum Connection {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notification {
     /// The newest event.
-    pub kind: EventKind,
+    pub kind: DeviceEventKind,
     /// When the server noticed, milliseconds since 1970.
     pub timestamp_ms: i64,
     /// Whom it is about.
@@ -60,13 +60,13 @@ pub struct Notification {
     /// The value before the oldest event that is folded in.
     pub previous: Value,
     /// Whether the device is heard from.
-    pub connection: Connection,
+    pub connection: ConnectionStatus,
     /// The `ts` of the reading that changed the value.
     pub changed_at_ms: Option<i64>,
     /// The number of the newest event of the device, from 1.
     pub sequence: u64,
     /// The events since the last notification that was delivered, oldest first.
-    pub types: Vec<EventKind>,
+    pub types: Vec<DeviceEventKind>,
     /// Notifications that were superseded or failed since then.
     pub skipped: u64,
 }
@@ -96,8 +96,8 @@ impl Notification {
 #[derive(Deserialize)]
 struct Body {
     #[serde(rename = "type")]
-    kind: EventKind,
-    timestamp: Time,
+    kind: DeviceEventKind,
+    timestamp: WireTime,
     data: NotificationData,
 }
 
@@ -110,21 +110,21 @@ struct NotificationData {
     _address: Option<String>,
     value: Value,
     previous: Value,
-    connection: Connection,
+    connection: ConnectionStatus,
     #[serde(deserialize_with = "nullable")]
-    changed_at: Option<Time>,
+    changed_at: Option<WireTime>,
     #[serde(rename = "last_seen_at", deserialize_with = "nullable")]
-    _last_seen_at: Option<Time>,
+    _last_seen_at: Option<WireTime>,
     sequence: u64,
-    types: Vec<EventKind>,
+    types: Vec<DeviceEventKind>,
     skipped: u64,
 }
 
 /// A time in the server's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Time(pub(crate) i64);
+pub(crate) struct WireTime(pub(crate) i64);
 
-impl<'de> Deserialize<'de> for Time {
+impl<'de> Deserialize<'de> for WireTime {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
         let ms = wire_time::parse_ms(&text);
@@ -153,7 +153,7 @@ mod tests {
     fn a_body_of_the_contract_is_read() {
         let notification = Notification::read(BODY.as_bytes()).expect("a notification");
         assert_eq!(notification.timestamp_ms - notification.changed_at_ms.expect("it has both times"), 456);
-        assert_eq!(notification.types, [EventKind::Changed]);
+        assert_eq!(notification.types, [DeviceEventKind::Changed]);
         assert_eq!((notification.value, notification.previous), (Value::from(1), Value::Null));
     }
 

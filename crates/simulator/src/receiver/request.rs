@@ -16,9 +16,9 @@ use tokio::sync::watch;
 
 use serde_json::Value;
 
-use super::ledger::{Arrival, PickMessage, Reply};
+use super::ledger::{Arrival, PickMessage, WebhookReply};
 use super::notification::Notification;
-use super::{Behaviour, ReceiverError, Shared};
+use super::{Behaviour, ReceiverError, ReceiverState};
 
 /// A notification is far smaller: a value is at most 4 KiB.
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -31,11 +31,11 @@ const PICK_TYPES: [&str; 2] = ["campaign.result", "task.done"];
 
 /// Checks signatures as soon as it knows the secret.
 #[derive(Default)]
-pub(super) struct Verifier {
+pub(super) struct SignatureVerifier {
     webhook: RwLock<Option<Webhook>>,
 }
 
-impl Verifier {
+impl SignatureVerifier {
     pub(super) fn trust(&self, secret: &str) -> Result<(), ReceiverError> {
         if !secret.starts_with("whsec_") {
             return Err(ReceiverError::Secret("it does not begin with whsec_".to_owned()));
@@ -54,9 +54,9 @@ impl Verifier {
     }
 }
 
-impl std::fmt::Debug for Verifier {
+impl std::fmt::Debug for SignatureVerifier {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Verifier")
+        f.write_str("SignatureVerifier")
     }
 }
 
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Verifier {
 pub(super) async fn answer(
     request: Request<Incoming>,
     mut behaviour: watch::Receiver<Behaviour>,
-    shared: Arc<Shared>,
+    shared: Arc<ReceiverState>,
 ) -> Result<Response<Empty<Bytes>>, Hung> {
     let (head, body) = request.into_parts();
     let Ok(body) = Limited::new(body, BODY_BYTES_MAX).collect().await else {
@@ -76,21 +76,21 @@ pub(super) async fn answer(
     let reply = record(&shared, &head, &body.to_bytes(), &in_force);
     shared.recorded.notify_waiters();
     match (reply, in_force) {
-        (Reply::None, _) => {
+        (WebhookReply::None, _) => {
             match behaviour.changed().await {
                 Ok(()) => Err(Hung),
                 // The receiver is going away and cuts its connections.
                 Err(_) => pending().await,
             }
         }
-        (Reply::Status(status), Behaviour::Redirecting(place)) => {
+        (WebhookReply::Status(status), Behaviour::Redirecting(place)) => {
             let mut response = plain(StatusCode::from_u16(status).unwrap_or(StatusCode::FOUND));
             if let Ok(place) = place.parse() {
                 response.headers_mut().insert(LOCATION, place);
             }
             Ok(response)
         }
-        (Reply::Status(status), _) => {
+        (WebhookReply::Status(status), _) => {
             Ok(plain(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)))
         }
     }
@@ -101,20 +101,25 @@ pub(super) async fn answer(
 #[error("left hanging")]
 pub(super) struct Hung;
 
-fn record(shared: &Shared, head: &hyper::http::request::Parts, body: &[u8], in_force: &Behaviour) -> Reply {
+fn record(
+    shared: &ReceiverState,
+    head: &hyper::http::request::Parts,
+    body: &[u8],
+    in_force: &Behaviour,
+) -> WebhookReply {
     let at = Instant::now();
     if head.method != Method::POST {
         shared.ledger().malformed(&format!("a {} instead of a POST", head.method));
-        return Reply::Status(StatusCode::METHOD_NOT_ALLOWED.as_u16());
+        return WebhookReply::Status(StatusCode::METHOD_NOT_ALLOWED.as_u16());
     }
     if let Err(reason) = shared.verifier.check(body, &head.headers) {
         shared.ledger().forged(&reason);
-        return Reply::Status(StatusCode::UNAUTHORIZED.as_u16());
+        return WebhookReply::Status(StatusCode::UNAUTHORIZED.as_u16());
     }
     let reply = reply(in_force);
     let Some(webhook_id) = head.headers.get("webhook-id").and_then(|id| id.to_str().ok()) else {
         shared.ledger().malformed("there is no webhook-id");
-        return Reply::Status(StatusCode::BAD_REQUEST.as_u16());
+        return WebhookReply::Status(StatusCode::BAD_REQUEST.as_u16());
     };
     match Notification::read(body) {
         Ok(notification) => {
@@ -134,7 +139,7 @@ fn record(shared: &Shared, head: &hyper::http::request::Parts, body: &[u8], in_f
             }
             None => {
                 shared.ledger().malformed(&error.to_string());
-                Reply::Status(StatusCode::BAD_REQUEST.as_u16())
+                WebhookReply::Status(StatusCode::BAD_REQUEST.as_u16())
             }
         },
     }
@@ -145,14 +150,14 @@ fn pick_message(body: &[u8]) -> Option<Value> {
     PICK_TYPES.iter().any(|name| body["type"] == *name).then_some(body)
 }
 
-const fn reply(in_force: &Behaviour) -> Reply {
+const fn reply(in_force: &Behaviour) -> WebhookReply {
     match in_force {
-        Behaviour::Up => Reply::Status(200),
-        Behaviour::Failing(status) => Reply::Status(*status),
-        Behaviour::Gone => Reply::Status(410),
-        Behaviour::Redirecting(_) => Reply::Status(302),
+        Behaviour::Up => WebhookReply::Status(200),
+        Behaviour::Failing(status) => WebhookReply::Status(*status),
+        Behaviour::Gone => WebhookReply::Status(410),
+        Behaviour::Redirecting(_) => WebhookReply::Status(302),
         // A request that was already being read when the gate closed is cut with its connection.
-        Behaviour::Hanging | Behaviour::Down => Reply::None,
+        Behaviour::Hanging | Behaviour::Down => WebhookReply::None,
     }
 }
 

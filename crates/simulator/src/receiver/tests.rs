@@ -24,7 +24,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn to(receiver: &Receiver) -> Self {
+    fn to(receiver: &WebhookReceiver) -> Self {
         let client = Client::builder(TokioExecutor::new()).build_http();
         Self { url: receiver.url(), secret: Webhook::new(SECRET).expect("a secret"), client }
     }
@@ -55,8 +55,8 @@ fn body(device: &str, sequence: u64) -> String {
     )
 }
 
-async fn opened(retain: Retain) -> (Receiver, Sender) {
-    let receiver = Receiver::open(retain).expect("a free port");
+async fn opened(retain: Retain) -> (WebhookReceiver, Sender) {
+    let receiver = WebhookReceiver::open(retain).expect("a free port");
     receiver.trust(SECRET).expect("a secret");
     let sender = Sender::to(&receiver);
     (receiver, sender)
@@ -70,7 +70,7 @@ async fn what_is_signed_is_taken_and_remembered() {
     let ledger = receiver.ledger();
     assert_eq!(ledger.latest("d1").map(|latest| latest.notification.sequence), Some(1));
     assert_eq!((ledger.arrivals().len(), ledger.seen("m1")), (1, Some((1, 1))));
-    assert_eq!(ledger.taken_of_kind(EventKind::Changed), 1);
+    assert_eq!(ledger.taken_of_kind(DeviceEventKind::Changed), 1);
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn a_message_about_a_pick_is_kept_as_it_came() {
     assert_eq!(sender.post("cmd_1", body).await, Some(StatusCode::OK));
     let ledger = receiver.ledger();
     let replies: Vec<_> = ledger.pick_messages().iter().map(|message| message.reply).collect();
-    assert_eq!(replies, [Reply::Status(503), Reply::Status(200)]);
+    assert_eq!(replies, [WebhookReply::Status(503), WebhookReply::Status(200)]);
     assert_eq!(ledger.pick_messages()[1].body["data"]["device_id"], "d1");
     assert_eq!(ledger.counts().malformed, 0);
 }
@@ -158,7 +158,7 @@ async fn a_hanging_receiver_reads_and_does_not_answer_until_it_changes() {
     receiver.behave(Behaviour::Hanging).await;
     let posting = tokio::spawn(async move { sender.post("m1", &body("d1", 1)).await });
     receiver.until(PATIENCE, |ledger| ledger.counts().arrivals == 1).await.expect("it comes in time");
-    assert_eq!(receiver.ledger().arrivals()[0].reply, Reply::None);
+    assert_eq!(receiver.ledger().arrivals()[0].reply, WebhookReply::None);
     assert!(!posting.is_finished());
     receiver.behave(Behaviour::Up).await;
     assert_eq!(posting.await.expect("it does not panic"), None);

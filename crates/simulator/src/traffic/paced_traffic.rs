@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::timetable::Timetable;
-use super::{DeviceIds, Flaw, Next, Report, Traffic};
-use crate::random::{Probability, Random};
+use super::{DeviceIds, Flaw, LaneAction, LaneTraffic, SimulatedReport};
+use crate::random::{Probability, SeededRandom};
 
 /// Values of devices that are no locks are whole numbers below this.
 const VALUES: u64 = 100;
@@ -72,7 +72,7 @@ impl PacedTraffic {
         let are_locks = devices.are_locks();
         let first_value = |device: u32| {
             let values = if are_locks { 2 } else { VALUES };
-            Random::part(profile.seed, device.into()).below(values) as u8
+            SeededRandom::part(profile.seed, device.into()).below(values) as u8
         };
         let member = |device| TrafficMember { value: first_value(device), reports: 0, silent_until: 0 };
         let round_time = timetable.round_time(devices.count()).as_secs_f64();
@@ -110,14 +110,15 @@ impl PacedTraffic {
     }
 
     /// What the device whose turn it is says; nothing while it is silent.
-    fn speak(&mut self, due: Instant, ts_ms: i64) -> Option<Report> {
+    fn speak(&mut self, due: Instant, ts_ms: i64) -> Option<SimulatedReport> {
         let (device, round) = (self.device(), self.round);
         let Self { profile, are_locks, silence_rounds, .. } = *self;
         let member = &mut self.members[self.place];
         if round < member.silent_until {
             return None;
         }
-        let mut random = Random::part(Random::part(profile.seed, device.into()).next_u64(), round.into());
+        let mut random =
+            SeededRandom::part(SeededRandom::part(profile.seed, device.into()).next_u64(), round.into());
         // Everything is drawn each time, so that one habit does not shift the dice of another.
         let (changes, step) = (random.happens(profile.change), random.below(VALUES - 1));
         let (is_flawed, flaw) = (random.happens(profile.flaw), random.below(3));
@@ -131,34 +132,34 @@ impl PacedTraffic {
         let (number, value) = (member.reports, member.value);
         member.reports += 1;
         let flaw = is_flawed.then(|| flaw_of(flaw, are_locks));
-        Some(Report { device, ts_ms, value, number, due: Some(due), flaw, then_cut })
+        Some(SimulatedReport { device, ts_ms, value, number, due: Some(due), flaw, then_cut })
     }
 }
 
-impl Traffic for PacedTraffic {
-    fn next(&mut self, now: Instant) -> Next {
+impl LaneTraffic for PacedTraffic {
+    fn next(&mut self, now: Instant) -> LaneAction {
         if !std::mem::replace(&mut self.has_asked, true) {
             self.timetable.connected();
         }
         loop {
             if self.left == 0 || self.members.is_empty() || self.timetable.is_over(now) {
-                return Next::Finished;
+                return LaneAction::Finished;
             }
             if self.timetable.started().is_none() {
-                return Next::NotBefore(self.timetable.look_again(now));
+                return LaneAction::NotBefore(self.timetable.look_again(now));
             }
             let Some((due, ts_ms)) = self.timetable.due(self.turn()) else {
-                return Next::Finished;
+                return LaneAction::Finished;
             };
             if due > now {
-                return Next::NotBefore(due);
+                return LaneAction::NotBefore(due);
             }
             let report = self.speak(due, ts_ms);
             self.pass_on();
             if let Some(report) = report {
                 self.timetable.note(due, now);
                 self.left -= 1;
-                return Next::Report(report);
+                return LaneAction::Report(report);
             }
         }
     }
@@ -181,11 +182,11 @@ fn flaw_of(drawn: u64, is_lock: bool) -> Flaw {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::End;
+    use super::super::TimetableEnd;
     use super::*;
 
     const DEVICES: u32 = 23;
-    const SECOND: End = End { reports: None, after: Some(Duration::from_secs(1)) };
+    const SECOND: TimetableEnd = TimetableEnd { reports: None, after: Some(Duration::from_secs(1)) };
     const TURNS_PER_SECOND: f64 = 1_000.0;
 
     fn profile(seed: u64) -> TrafficProfile {
@@ -215,13 +216,13 @@ mod tests {
             let mut now = start;
             loop {
                 match traffic.next(now) {
-                    Next::Report(report) => {
+                    LaneAction::Report(report) => {
                         let at = report.due.expect("a timetable") - start;
                         let what = (report.value, report.number, report.flaw, report.then_cut, at);
                         said.entry(report.device).or_default().push(what);
                     }
-                    Next::NotBefore(time) => now = time.max(now + look_every),
-                    Next::Finished => break,
+                    LaneAction::NotBefore(time) => now = time.max(now + look_every),
+                    LaneAction::Finished => break,
                 }
             }
         }
@@ -294,12 +295,12 @@ mod tests {
         let start = timetable.started().expect("it has");
         let late = start + Duration::from_millis(500);
         let at_once = std::iter::from_fn(|| match traffic.next(late) {
-            Next::Report(report) => Some(report),
-            Next::NotBefore(_) | Next::Finished => None,
+            LaneAction::Report(report) => Some(report),
+            LaneAction::NotBefore(_) | LaneAction::Finished => None,
         });
         assert_eq!(at_once.count(), 51, "turns 0 to 50");
         assert_eq!(timetable.take_behind(), Duration::from_millis(500));
-        assert_eq!(traffic.next(start + Duration::from_secs(2)), Next::Finished);
+        assert_eq!(traffic.next(start + Duration::from_secs(2)), LaneAction::Finished);
     }
 
     #[test]

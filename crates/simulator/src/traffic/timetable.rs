@@ -14,7 +14,7 @@ use crate::wire_time::WallClock;
 
 /// When there is nothing more to say: at whichever comes first. By default never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct End {
+pub struct TimetableEnd {
     /// After so many reports, shared out evenly among the lanes.
     pub reports: Option<u64>,
     /// After so long; what was due by then and has not gone out shortly after never will.
@@ -25,7 +25,7 @@ pub struct End {
 #[derive(Debug)]
 pub struct Timetable {
     turns_per_second: f64,
-    end: End,
+    end: TimetableEnd,
     lanes: u32,
     unconnected: AtomicU32,
     start: OnceLock<Start>,
@@ -52,7 +52,7 @@ impl Timetable {
     /// A timetable for `lanes` lanes with so many turns a second, at least one in about three
     /// years.
     #[must_use]
-    pub fn new(turns_per_second: f64, end: End, lanes: u32) -> Self {
+    pub fn new(turns_per_second: f64, end: TimetableEnd, lanes: u32) -> Self {
         Self {
             turns_per_second: turns_per_second.max(1e-8),
             end,
@@ -140,7 +140,7 @@ impl Timetable {
 mod tests {
     use super::*;
 
-    const SECOND: End = End { reports: None, after: Some(Duration::from_secs(1)) };
+    const SECOND: TimetableEnd = TimetableEnd { reports: None, after: Some(Duration::from_secs(1)) };
 
     #[test]
     fn turns_are_evenly_spaced_from_the_common_start() {
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn lanes_share_all_reports() {
-        let table = Timetable::new(1.0, End { reports: Some(10), after: None }, 3);
+        let table = Timetable::new(1.0, TimetableEnd { reports: Some(10), after: None }, 3);
         assert_eq!((0..3).map(|lane| table.share(lane)).sum::<u64>(), 10);
         assert!(!table.is_over(Instant::now()));
         table.finish();
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_greatest_lateness_is_told_once() {
-        let table = Timetable::new(1.0, End::default(), 1);
+        let table = Timetable::new(1.0, TimetableEnd::default(), 1);
         let due = Instant::now();
         table.note(due, due + Duration::from_millis(7));
         table.note(due, due + Duration::from_millis(3));

@@ -8,7 +8,7 @@
 use base::{PartitionId, Timestamp, Value, WayIn};
 use records::{Batch, DeviceSlot, Op, PartitionHead, Sign, SignReading};
 
-use super::bytes::{Reader, put_i64, put_option, put_u64};
+use super::bytes::{ByteReader, put_i64, put_option, put_u64};
 use super::field::Field;
 use super::value::{bit, get_value, put_value};
 use super::{CodecError, Stored};
@@ -36,7 +36,7 @@ macro_rules! frame_of_changes {
         }
 
         #[deny(unreachable_patterns, reason = "no two changes have the same number")]
-        fn get_op(reader: &mut Reader<'_>) -> Result<Op, CodecError> {
+        fn get_op(reader: &mut ByteReader<'_>) -> Result<Op, CodecError> {
             Ok(match reader.u8("a change")? {
                 $($number => {
                     $(let $part = Field::get_field(reader)?;)+
@@ -100,7 +100,7 @@ fn likely_bytes(op: &Op) -> usize {
 /// When `frame` is anything else.
 pub fn decode_batch(frame: &[u8]) -> Result<Batch, CodecError> {
     const WHAT: &str = "a batch";
-    let mut reader = Reader::new(frame);
+    let mut reader = ByteReader::new(frame);
     let found = reader.u8(WHAT)?;
     match found {
         0 => return Err(CodecError::Invalid { what: WHAT, at: 0 }),
@@ -146,7 +146,7 @@ fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
     }
 }
 
-fn get_sign(reader: &mut Reader<'_>, tag: u8) -> Result<Sign, CodecError> {
+fn get_sign(reader: &mut ByteReader<'_>, tag: u8) -> Result<Sign, CodecError> {
     let way = WayIn::ALL.get(usize::from(tag & SIGN_WAY)).copied();
     let way = way.ok_or_else(|| reader.invalid("a way in"))?;
     let slot = DeviceSlot::get_field(reader)?;

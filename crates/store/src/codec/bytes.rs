@@ -36,12 +36,12 @@ pub(super) fn put_option<T>(out: &mut Vec<u8>, item: Option<&T>, put: impl Fn(&m
 
 /// Reads what the functions of this module wrote, from front to back.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct ByteReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base::ClientId;
 use records::Client;
 
-use super::bytes::Reader;
+use super::bytes::ByteReader;
 use super::field::Field;
 use super::{CodecError, Stored, key};
 use crate::record::record;
@@ -27,7 +27,7 @@ impl Stored for Client {
         self.notices.put_field(out);
     }
 
-    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, version: u8) -> Result<Self, CodecError> {
         Ok(Self {
             id: Field::get_field(reader)?,
             incarnation: Field::get_field(reader)?,

@@ -6,7 +6,7 @@ use base::Incarnation;
 use records::{CopyBegin, CopyDirection, LiveLane, PeerNode, ReportsCopy, StreamCopy};
 
 use super::CodecError;
-use super::bytes::Reader;
+use super::bytes::ByteReader;
 use super::field::{Field, choices, fields, stored};
 use super::key::{self, TableKey};
 use crate::record::record;
@@ -41,7 +41,7 @@ impl Field for CopyBegin {
         at.put_field(out);
     }
 
-    fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    fn get_field(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         Ok(Option::get_field(reader)?.map_or(Self::End, Self::Time))
     }
 }

@@ -3,7 +3,7 @@
 use base::Incarnation;
 use records::{CommandStatus, CountedOf, Counts, CountsKey, Metric};
 
-use super::bytes::{Reader, put_u64};
+use super::bytes::{ByteReader, put_u64};
 use super::key;
 use super::{CodecError, Stored};
 use crate::record::record;
@@ -35,7 +35,7 @@ impl Stored for Counts {
         self.0.iter().filter(|count| **count > 0).for_each(|count| put_u64(out, u64::from(*count)));
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, _version: u8) -> Result<Self, CodecError> {
         let hours = reader.u64("hours")?;
         if hours >> 24 != 0 {
             return Err(reader.invalid("hours"));
@@ -85,7 +85,7 @@ pub(super) fn put_counts_key(out: &mut Vec<u8>, key: CountsKey) {
     out.push(metric_byte(key.metric));
 }
 
-pub(super) fn get_counts_key(reader: &mut Reader<'_>) -> Result<CountsKey, CodecError> {
+pub(super) fn get_counts_key(reader: &mut ByteReader<'_>) -> Result<CountsKey, CodecError> {
     let day = reader.u32("a day")?;
     let kind = reader.u8("whose counts")?;
     let number = reader.u64("whose counts")?;

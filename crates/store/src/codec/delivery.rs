@@ -8,9 +8,9 @@ use records::{
     DeviceSlot, NotificationState,
 };
 
-use super::bytes::{Reader, put_option, put_u64};
+use super::bytes::{ByteReader, put_option, put_u64};
 use super::field::{Field, stored};
-use super::key::{self, Moment};
+use super::key::{self, FeedPlace};
 use super::{CodecError, Stored};
 use crate::record::{Index, record};
 use crate::table::Table;
@@ -74,7 +74,7 @@ fn put_detail(out: &mut Vec<u8>, detail: &AttemptDetail) {
     certificate_bound.iter().for_each(|at| at.put_field(out));
 }
 
-fn get_detail(reader: &mut Reader<'_>) -> Result<AttemptDetail, CodecError> {
+fn get_detail(reader: &mut ByteReader<'_>) -> Result<AttemptDetail, CodecError> {
     let bits = reader.u8("what an attempt saw")?;
     if bits & !DETAIL_BITS != 0 {
         return Err(reader.invalid("what an attempt saw"));
@@ -108,7 +108,7 @@ impl Stored for Attempt {
         put_detail(out, &self.detail);
     }
 
-    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, version: u8) -> Result<Self, CodecError> {
         let known = if version == 1 { ERRORS_OF_VERSION_1 } else { AttemptError::ALL.len() };
         Ok(Self {
             delivery: Field::get_field(reader)?,
@@ -138,13 +138,13 @@ record!(
     indexes: [
         Index {
             table: Table::DeliveriesByClient,
-            rows: |(at, client, _), row| row(Moment::from(*at).below(&key::incarnation(*client)), &[]),
-            names: |row, _| Moment::at_end_of(row).map(key::moment),
+            rows: |(at, client, _), row| row(FeedPlace::from(*at).below(&key::incarnation(*client)), &[]),
+            names: |row, _| FeedPlace::at_end_of(row).map(key::moment),
         },
         Index {
             table: Table::DeliveriesByDevice,
-            rows: |(at, _, slot), row| row(Moment::from(*at).below(&key::slot(*slot)), &[]),
-            names: |row, _| Moment::at_end_of(row).map(key::moment),
+            rows: |(at, _, slot), row| row(FeedPlace::from(*at).below(&key::slot(*slot)), &[]),
+            names: |row, _| FeedPlace::at_end_of(row).map(key::moment),
         },
     ],
 );

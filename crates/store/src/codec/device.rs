@@ -6,7 +6,7 @@ use base::hash::label_hash;
 use base::{Incarnation, Timestamp, Value};
 use records::{Connection, DeviceProfile, DeviceSlot, DeviceState};
 
-use super::bytes::{Reader, put_i64, put_u64};
+use super::bytes::{ByteReader, put_i64, put_u64};
 use super::field::stored;
 use super::key::{self, TableKey};
 use super::value::{get_value, put_value};
@@ -52,7 +52,7 @@ impl Stored for DeviceState {
         }
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, _version: u8) -> Result<Self, CodecError> {
         let flags = reader.u8(Self::NAME)?;
         let connection = CONNECTIONS.get(usize::from(flags & 3)).copied();
         if flags >= HAS_CHANGED_AT << 1 {
@@ -60,7 +60,7 @@ impl Stored for DeviceState {
         }
         let sequence = reader.u64("a sequence")?;
         let value: Option<Value> = present(reader, flags, HAS_VALUE, get_value)?;
-        let time = |reader: &mut Reader<'_>| Ok(Timestamp(reader.i64("a time")?));
+        let time = |reader: &mut ByteReader<'_>| Ok(Timestamp(reader.i64("a time")?));
         Ok(Self {
             connection: connection.ok_or_else(|| reader.invalid("a connection"))?,
             sequence,
@@ -71,10 +71,10 @@ impl Stored for DeviceState {
 }
 
 fn present<T>(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     flags: u8,
     flag: u8,
-    get: impl FnOnce(&mut Reader<'_>) -> Result<T, CodecError>,
+    get: impl FnOnce(&mut ByteReader<'_>) -> Result<T, CodecError>,
 ) -> Result<Option<T>, CodecError> {
     if flags & flag == 0 { Ok(None) } else { get(reader).map(Some) }
 }

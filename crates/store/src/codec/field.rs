@@ -14,7 +14,7 @@ use records::{
     StreamOrigin, TokenDigest, TokenPicks, Waiting, WorkState,
 };
 
-use super::bytes::{Reader, put_bytes, put_i64, put_u64};
+use super::bytes::{ByteReader, put_bytes, put_i64, put_u64};
 use super::counts::{get_counts_key, put_counts_key};
 use super::value::{get_value, put_value};
 use super::{CodecError, Stored};
@@ -22,7 +22,7 @@ use super::{CodecError, Stored};
 /// A field of a record, or a part of a change.
 pub(super) trait Field: Sized {
     fn put_field(&self, out: &mut Vec<u8>);
-    fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError>;
+    fn get_field(reader: &mut ByteReader<'_>) -> Result<Self, CodecError>;
 }
 
 /// A record whose stored form is its fields in order. Fields that it has `since` a version stand
@@ -43,7 +43,7 @@ macro_rules! stored {
             }
 
             fn get(
-                reader: &mut $crate::codec::Reader<'_>,
+                reader: &mut $crate::codec::ByteReader<'_>,
                 version: u8,
             ) -> Result<Self, $crate::codec::CodecError> {
                 debug_assert!(version <= <Self as $crate::codec::Stored>::VERSION);
@@ -64,7 +64,7 @@ macro_rules! stored {
             }
 
             fn get_field(
-                reader: &mut $crate::codec::Reader<'_>,
+                reader: &mut $crate::codec::ByteReader<'_>,
             ) -> Result<Self, $crate::codec::CodecError> {
                 $crate::codec::Stored::read(reader)
             }
@@ -82,7 +82,7 @@ macro_rules! fields {
             }
 
             fn get_field(
-                reader: &mut $crate::codec::Reader<'_>,
+                reader: &mut $crate::codec::ByteReader<'_>,
             ) -> Result<Self, $crate::codec::CodecError> {
                 Ok(Self { $($field: $crate::codec::field::Field::get_field(reader)?),+ })
             }
@@ -105,7 +105,7 @@ impl<R: Stored> Field for Box<R> {
         self.write(out);
     }
 
-    fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    fn get_field(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         R::read(reader).map(Self::new)
     }
 }
@@ -117,7 +117,7 @@ impl<F: Field> Field for Option<F> {
         self.iter().for_each(|field| field.put_field(out));
     }
 
-    fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    fn get_field(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         if reader.bool("whether there is one")? { F::get_field(reader).map(Some) } else { Ok(None) }
     }
 }
@@ -131,8 +131,8 @@ macro_rules! forms {
                 put(self, out);
             }
 
-            fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-                let get: fn(&mut Reader<'_>) -> Result<Self, CodecError> = $get;
+            fn get_field(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
+                let get: fn(&mut ByteReader<'_>) -> Result<Self, CodecError> = $get;
                 get(reader)
             }
         }
@@ -196,7 +196,7 @@ macro_rules! choices {
             }
 
             fn get_field(
-                reader: &mut $crate::codec::Reader<'_>,
+                reader: &mut $crate::codec::ByteReader<'_>,
             ) -> Result<Self, $crate::codec::CodecError> {
                 match reader.u8($name)? {
                     $($number => Ok(Self::$one),)+
@@ -223,7 +223,7 @@ macro_rules! variants {
             }
 
             fn get_field(
-                reader: &mut $crate::codec::Reader<'_>,
+                reader: &mut $crate::codec::ByteReader<'_>,
             ) -> Result<Self, $crate::codec::CodecError> {
                 match reader.u8($name)? {
                     $($number => Ok(Self::$one {
@@ -250,7 +250,7 @@ impl Field for WayIn {
         out.push(self.index() as u8);
     }
 
-    fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    fn get_field(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         reader.choice("a way in", &Self::ALL)
     }
 }
@@ -264,7 +264,7 @@ macro_rules! lists {
                 self.iter().for_each(|item| item.put_field(out));
             }
 
-            fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+            fn get_field(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
                 reader.list("a list", Field::get_field)
             }
         }
@@ -294,7 +294,7 @@ impl<A: Field, B: Field> Field for (A, B) {
         self.1.put_field(out);
     }
 
-    fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    fn get_field(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         Ok((Field::get_field(reader)?, Field::get_field(reader)?))
     }
 }

@@ -3,7 +3,7 @@
 use base::{Attended, Timestamp};
 use records::{AttendedReadings, KeptFrom, PartitionHead};
 
-use super::bytes::{Reader, put_i64, put_option, put_u64};
+use super::bytes::{ByteReader, put_i64, put_option, put_u64};
 use super::{CodecError, Stored};
 
 /// What has no beginning takes one byte.
@@ -38,7 +38,7 @@ impl Stored for PartitionHead {
         put_u64(out, self.next_fence);
     }
 
-    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, version: u8) -> Result<Self, CodecError> {
         let seq = reader.u64("a batch number")?;
         let now = Timestamp(reader.i64("a time")?);
         let stamp = Timestamp(now.0.wrapping_add(reader.i64("a stamp")?));
@@ -72,7 +72,7 @@ impl Stored for PartitionHead {
     }
 }
 
-fn get_from(reader: &mut Reader<'_>) -> Result<Timestamp, CodecError> {
+fn get_from(reader: &mut ByteReader<'_>) -> Result<Timestamp, CodecError> {
     let from = reader.option("a time", |reader| reader.i64("a time"))?;
     Ok(from.map_or(EVER, Timestamp))
 }

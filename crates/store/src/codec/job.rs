@@ -9,7 +9,7 @@ use records::{
     Successor, Terms,
 };
 
-use super::bytes::{Reader, put_i64, put_u64};
+use super::bytes::{ByteReader, put_i64, put_u64};
 use super::field::Field;
 use super::key::{self, ParkedPlace};
 use super::terms::{get_terms, put_terms};
@@ -64,7 +64,7 @@ impl Stored for JobHead {
         }
     }
 
-    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, version: u8) -> Result<Self, CodecError> {
         let flags = reader.u8(Self::NAME)?;
         if flags >= end_of(FLAGS_END, version) || (flags & HELD_OUTSIDE != 0 && flags & RESERVED == 0) {
             return Err(reader.invalid(Self::NAME));
@@ -115,7 +115,7 @@ fn end_of(ends: [u8; 2], version: u8) -> u8 {
     if version < 2 { ends[0] } else { ends[1] }
 }
 
-fn get_state(reader: &mut Reader<'_>, flags: u8) -> Result<JobState, CodecError> {
+fn get_state(reader: &mut ByteReader<'_>, flags: u8) -> Result<JobState, CodecError> {
     if flags & RESERVED == 0 {
         return Ok(JobState::Waiting);
     }
@@ -143,7 +143,7 @@ fn put_successor(out: &mut Vec<u8>, successor: &Successor) {
     }
 }
 
-fn get_successor(reader: &mut Reader<'_>, version: u8) -> Result<Successor, CodecError> {
+fn get_successor(reader: &mut ByteReader<'_>, version: u8) -> Result<Successor, CodecError> {
     let id = JobId(reader.array("a job id")?);
     let number = reader.u64("a publish number")?;
     let run_at = Timestamp(reader.i64("a time")?);
@@ -172,7 +172,7 @@ impl Stored for ParkedJob {
         self.body.put_field(out);
     }
 
-    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, version: u8) -> Result<Self, CodecError> {
         let parking = get_parking(reader, version)?;
         let head = JobHead::read(reader)?;
         let leads_nothing = parking == Parking::Head && head.terms.group.is_none();
@@ -201,7 +201,7 @@ impl Stored for ParkedKey {
         self.alias.put_field(out);
     }
 
-    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, version: u8) -> Result<Self, CodecError> {
         Ok(Self {
             id: JobId(reader.array("a job id")?),
             queue: QueueKey(reader.u64("a queue")?),
@@ -224,7 +224,7 @@ fn put_parking(out: &mut Vec<u8>, parking: Parking) {
     });
 }
 
-fn get_parking(reader: &mut Reader<'_>, version: u8) -> Result<Parking, CodecError> {
+fn get_parking(reader: &mut ByteReader<'_>, version: u8) -> Result<Parking, CodecError> {
     const ALL: [Parking; 3] = [Parking::Time, Parking::Worker, Parking::Head];
     let known = if version < 2 { &ALL[..2] } else { &ALL[..] };
     reader.choice("what a parked job waits for", known)

@@ -220,14 +220,14 @@ pub(crate) fn job_from(bytes: &[u8]) -> Result<JobId, CodecError> {
 
 /// A place in a feed: a time and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment {
+pub(crate) struct FeedPlace {
     pub(crate) at: Timestamp,
     pub(crate) number: u32,
 }
 
 macro_rules! moment_of {
     ($($key:ty),*) => {
-        $(impl From<$key> for Moment {
+        $(impl From<$key> for FeedPlace {
             fn from(key: $key) -> Self {
                 Self { at: key.at, number: key.number }
             }
@@ -237,7 +237,7 @@ macro_rules! moment_of {
 
 moment_of!(EventKey, DeliveryKey, QuarantineKey, NoticeKey, CommandKey, TimelineEntryKey);
 
-impl Moment {
+impl FeedPlace {
     pub(crate) const LAST: Self = Self { at: Timestamp::MAX, number: u32::MAX };
 
     /// The first of a time.
@@ -250,7 +250,7 @@ impl Moment {
         key.extend_from_slice(&self.number.to_be_bytes());
     }
 
-    /// The moment at the end of a feed's key.
+    /// The place at the end of a feed's key.
     pub(crate) fn at_end_of(key: &[u8]) -> Result<Self, CodecError> {
         let what = "the key of a feed";
         let start =
@@ -269,7 +269,7 @@ impl Moment {
 }
 
 /// The key of an event or a delivery in the feed of its partition.
-pub(crate) fn moment(moment: impl Into<Moment>) -> TableKey {
+pub(crate) fn moment(moment: impl Into<FeedPlace>) -> TableKey {
     moment.into().below(&[])
 }
 
@@ -301,19 +301,19 @@ pub(crate) fn open_lane(open: &OpenCommand) -> TableKey {
 
 /// An open command, behind those of its device that go before it.
 pub(crate) fn open_command(open: &OpenCommand) -> TableKey {
-    Moment::from(open.key).below(&open_lane(open))
+    FeedPlace::from(open.key).below(&open_lane(open))
 }
 
 /// The open command of which an index has a row that ends with its moment, and that holds the rest.
 pub(crate) fn open_command_from(row: &[u8], lane: &[u8]) -> Result<TableKey, CodecError> {
-    Moment::at_end_of(row).map(|moment| moment.below(lane))
+    FeedPlace::at_end_of(row).map(|moment| moment.below(lane))
 }
 
 /// Behind every open command of a device in a phase.
 pub(crate) fn behind_open_commands(phase: CommandPhase, device: DeviceSlot) -> TableKey {
     let mut key = open_commands(phase, device);
     key.push(u8::MAX);
-    Moment::LAST.below(&key)
+    FeedPlace::LAST.below(&key)
 }
 
 /// The device whose open commands a key is among.

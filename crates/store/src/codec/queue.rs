@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use compact_str::CompactString;
 use records::{DeadJob, JobId, Queue, QueueCounts, QueueKey, QueueOrder, QueueSettings};
 
-use super::bytes::{Reader, put_bytes, put_option, put_u64};
+use super::bytes::{ByteReader, put_bytes, put_option, put_u64};
 use super::field::stored;
 use super::key;
 use super::{CodecError, Stored};
@@ -32,7 +32,7 @@ impl Stored for Queue {
         put_settings(out, &self.settings);
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, _version: u8) -> Result<Self, CodecError> {
         let key = QueueKey(reader.u64("a queue's key")?);
         let namespace = CompactString::new(reader.text("a namespace")?);
         let name = CompactString::new(reader.text("a queue's name")?);
@@ -57,7 +57,7 @@ fn put_settings(out: &mut Vec<u8>, settings: &QueueSettings) {
     }
 }
 
-fn get_settings(reader: &mut Reader<'_>) -> Result<QueueSettings, CodecError> {
+fn get_settings(reader: &mut ByteReader<'_>) -> Result<QueueSettings, CodecError> {
     let order = reader.choice("an order", &ORDERS)?;
     let concurrency = reader.option("a concurrency", |reader| reader.u32("a concurrency"))?;
     let rate = reader.option("a rate", get_rate)?;
@@ -67,7 +67,7 @@ fn get_settings(reader: &mut Reader<'_>) -> Result<QueueSettings, CodecError> {
     Ok(QueueSettings { order, concurrency, rate, jobs_max, dead_max, dead_max_age_ms })
 }
 
-fn get_rate(reader: &mut Reader<'_>) -> Result<f64, CodecError> {
+fn get_rate(reader: &mut ByteReader<'_>) -> Result<f64, CodecError> {
     let rate = f64::from_bits(u64::from_le_bytes(reader.array("a rate")?));
     if rate.is_finite() { Ok(rate) } else { Err(reader.invalid("a rate")) }
 }

@@ -3,7 +3,7 @@
 use base::limits::REPORT_IDS_KEPT;
 use records::{DeviceSlot, ReportIds};
 
-use super::bytes::Reader;
+use super::bytes::ByteReader;
 use super::key;
 use super::{CodecError, Stored};
 use crate::record::record;
@@ -18,7 +18,7 @@ impl Stored for ReportIds {
         self.as_slice().iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, _version: u8) -> Result<Self, CodecError> {
         let count = usize::from(reader.u8(Self::NAME)?);
         if count > REPORT_IDS_KEPT {
             return Err(reader.invalid(Self::NAME));

@@ -11,7 +11,7 @@ use records::{
 
 use super::field::{Field, choices, fields, stored, variants};
 use super::key;
-use super::{CodecError, Reader, Stored};
+use super::{ByteReader, CodecError, Stored};
 use crate::record::{Index, record};
 use crate::table::Table;
 
@@ -51,7 +51,7 @@ impl Stored for MemberPlace {
         self.put_field(out);
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, _version: u8) -> Result<Self, CodecError> {
         Field::get_field(reader)
     }
 }
@@ -85,7 +85,7 @@ impl Field for RolloutCounts {
         self.0.iter().for_each(|count| count.put_field(out));
     }
 
-    fn get_field(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    fn get_field(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         let mut counts = Self::default();
         for count in &mut counts.0 {
             *count = Field::get_field(reader)?;

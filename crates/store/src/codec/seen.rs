@@ -6,7 +6,7 @@ use base::{Attended, Timestamp, WayIn};
 use records::{DeviceSlot, Seen};
 
 use super::CodecError;
-use super::bytes::{Reader, put_i64, put_option, put_u64};
+use super::bytes::{ByteReader, put_i64, put_option, put_u64};
 use crate::port::SeenSlice;
 
 const VERSION: u8 = 1;
@@ -49,7 +49,7 @@ struct Before {
 
 /// Reads what [`encode_seen_slice`] wrote.
 pub(crate) fn decode_seen_slice(bytes: &[u8]) -> Result<Box<SeenSlice>, CodecError> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let found = reader.u8(WHAT)?;
     if found != VERSION {
         return Err(CodecError::Version { what: WHAT, at: 0, found, known: VERSION });

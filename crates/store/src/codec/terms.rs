@@ -4,7 +4,7 @@ use base::Timestamp;
 use records::{GroupKey, JobClock, Recurrence, Rule, Terms};
 
 use super::CodecError;
-use super::bytes::{Reader, put_i64, put_u64};
+use super::bytes::{ByteReader, put_i64, put_u64};
 
 const WALL_CLOCK: u8 = 1 << 0;
 const EXPIRES: u8 = 1 << 1;
@@ -52,7 +52,7 @@ fn flags(terms: &Terms) -> u8 {
     flags
 }
 
-pub(super) fn get_terms(reader: &mut Reader<'_>, run_at: Timestamp) -> Result<Terms, CodecError> {
+pub(super) fn get_terms(reader: &mut ByteReader<'_>, run_at: Timestamp) -> Result<Terms, CodecError> {
     const WHAT: &str = "a job's terms";
     let flags = reader.u8(WHAT)?;
     let of_recurrence = flags & (BY_CALENDAR | IS_COUNTED | RUNS_EXPIRE);
@@ -69,7 +69,7 @@ pub(super) fn get_terms(reader: &mut Reader<'_>, run_at: Timestamp) -> Result<Te
     })
 }
 
-fn get_recurrence(reader: &mut Reader<'_>, flags: u8) -> Result<Recurrence, CodecError> {
+fn get_recurrence(reader: &mut ByteReader<'_>, flags: u8) -> Result<Recurrence, CodecError> {
     let rule = match flags & BY_CALENDAR {
         0 => match reader.u64("an interval")? {
             0 => return Err(reader.invalid("an interval")),

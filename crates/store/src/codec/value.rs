@@ -4,7 +4,7 @@
 use base::Value;
 
 use super::CodecError;
-use super::bytes::{Reader, put_bytes, put_i64};
+use super::bytes::{ByteReader, put_bytes, put_i64};
 
 const ZERO: u8 = 0;
 const ONE: u8 = 1;
@@ -38,7 +38,7 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-pub(crate) fn get_value(reader: &mut Reader<'_>) -> Result<Value, CodecError> {
+pub(crate) fn get_value(reader: &mut ByteReader<'_>) -> Result<Value, CodecError> {
     const WHAT: &str = "a value";
     let tag = reader.u8(WHAT)?;
     match tag {
@@ -59,7 +59,7 @@ pub(crate) fn get_value(reader: &mut Reader<'_>) -> Result<Value, CodecError> {
 }
 
 /// Goes on behind a value.
-pub(crate) fn skip_value(reader: &mut Reader<'_>) -> Result<(), CodecError> {
+pub(crate) fn skip_value(reader: &mut ByteReader<'_>) -> Result<(), CodecError> {
     const WHAT: &str = "a value";
     match reader.u8(WHAT)? {
         ZERO | ONE => Ok(()),

@@ -112,12 +112,12 @@ pub(crate) fn campaign(id: &str) -> (CampaignRecord, CampaignState) {
     (campaign, CampaignState { id: id.into(), is_paused: false, passed: Some(3), panel: None })
 }
 
-struct Campaigns {
+struct CampaignsUnderTest {
     subject: Box<dyn Subject>,
     head: records::PartitionHead,
 }
 
-impl Campaigns {
+impl CampaignsUnderTest {
     fn new(make: Make<'_>) -> Self {
         Self { subject: make(), head: records::PartitionHead::default() }
     }
@@ -144,7 +144,7 @@ fn put_pick(pick: &Pick) -> Op {
 /// Among those that run, those whose end is to be told, or those that ended; by id, and as slots of
 /// their campaign.
 pub fn a_task_is_in_the_lists_where_it_stands(make: Make<'_>) {
-    let mut store = Campaigns::new(make);
+    let mut store = CampaignsUnderTest::new(make);
     let tasks = [task(10), task(11), task(12), task(13), task(14)];
     store.put(tasks.iter().flat_map(|task| put_task(task, &running(task))).collect());
     let post = Some(EndPost { attempts: 2, due_at: Timestamp(9) });
@@ -202,7 +202,7 @@ fn page(
 
 /// By number, by the order in which they ended, by campaign, and by device.
 pub fn picks_are_found_in_each_of_their_orders(make: Make<'_>) {
-    let mut store = Campaigns::new(make);
+    let mut store = CampaignsUnderTest::new(make);
     let (plain, slot, later) = (task(10), task(11), task(13));
     let open = [
         pick(&plain, 0, 20),
@@ -266,7 +266,7 @@ pub fn picks_are_found_in_each_of_their_orders(make: Make<'_>) {
 
 /// Campaigns with their terms, what devices have had, and the clock.
 pub fn campaigns_and_shares_are_what_was_put_last(make: Make<'_>) {
-    let mut store = Campaigns::new(make);
+    let mut store = CampaignsUnderTest::new(make);
     let share = |number, reached| PickShare {
         place: Traffic::place(number),
         reached,

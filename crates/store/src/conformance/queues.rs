@@ -21,12 +21,12 @@ fn partition() -> PartitionId {
     PartitionId::of_queues(1)
 }
 
-struct Queues {
+struct QueuesUnderTest {
     subject: Box<dyn Subject>,
     head: PartitionHead,
 }
 
-impl Queues {
+impl QueuesUnderTest {
     fn new(make: Make<'_>) -> Self {
         let head = PartitionHead { now: Timestamp(START), ..PartitionHead::default() };
         Self { subject: make(), head }
@@ -149,7 +149,7 @@ fn line(view: &dyn View, group: Option<u64>, from_back: bool, limit: usize) -> V
 
 /// Near and far from each other; each clock by itself, the expiry of what waits for a worker too.
 pub fn parked_jobs_are_found_by_their_times(make: Make<'_>) {
-    let mut queues = Queues::new(make);
+    let mut queues = QueuesUnderTest::new(make);
     let on_wall_clock = Terms { clock: JobClock::Wall, ..Terms::default() };
     let expiring = Terms { expires_at: Some(Timestamp(START + 500)), ..on_wall_clock };
     let jobs = [
@@ -176,7 +176,7 @@ pub fn parked_jobs_are_found_by_their_times(make: Make<'_>) {
 
 /// Those that wait for a worker, by queue or group, from either end; and by alias.
 pub fn parked_jobs_are_found_in_their_lines_and_by_alias(make: Make<'_>) {
-    let mut queues = Queues::new(make);
+    let mut queues = QueuesUnderTest::new(make);
     let alias = AliasKey(u128::MAX - 7);
     let jobs = [
         for_worker(job(1, START + 2)),
@@ -214,7 +214,7 @@ pub fn parked_jobs_are_found_in_their_lines_and_by_alias(make: Make<'_>) {
 /// Parked and read in again, at every stage of what the store does by itself.
 pub fn a_job_is_resident_or_parked_and_its_body_stays(make: Make<'_>) {
     let body: Arc<[u8]> = Arc::from(&b"what it carries"[..]);
-    let mut queues = Queues::new(make);
+    let mut queues = QueuesUnderTest::new(make);
     let head = job(1, START + 5);
     queues.put(vec![Op::PutJob(Box::new(head.clone())), Op::PutJobBody(head.id, Arc::clone(&body))]);
     for turn in 0..12 {
@@ -256,7 +256,7 @@ pub fn a_job_is_resident_or_parked_and_its_body_stays(make: Make<'_>) {
 
 /// In order of id over both places, some at a time.
 pub fn jobs_of_a_queue_are_listed_wherever_they_are(make: Make<'_>) {
-    let mut queues = Queues::new(make);
+    let mut queues = QueuesUnderTest::new(make);
     let mut ops = Vec::new();
     for number in 0..40 {
         let queue = if number % 4 == 3 { QueueKey(9) } else { QUEUE };
@@ -311,7 +311,7 @@ fn dead(number: u64, job: u8) -> DeadJob {
 /// A job's body outlives its head, and goes by itself.
 pub fn dead_letters_are_read_in_order_and_by_id(make: Make<'_>) {
     let body: Arc<[u8]> = Arc::from(&b"what it carries"[..]);
-    let mut queues = Queues::new(make);
+    let mut queues = QueuesUnderTest::new(make);
     // numbers rise, ids need not
     for (number, job_id) in [(0, 5), (1, 4), (2, 9), (300, 1)] {
         queues.put(vec![
@@ -354,7 +354,7 @@ pub fn dead_letters_are_read_in_order_and_by_id(make: Make<'_>) {
 
 /// By key, and oldest first.
 pub fn answers_are_kept_until_they_are_deleted(make: Make<'_>) {
-    let mut queues = Queues::new(make);
+    let mut queues = QueuesUnderTest::new(make);
     let answer = |key: u128, at| KeptAnswer {
         key: AnswerKey(key),
         at: Timestamp(START + at),
@@ -389,7 +389,7 @@ pub fn answers_are_kept_until_they_are_deleted(make: Make<'_>) {
 
 /// With their counts; a queue that is gone takes its counts along.
 pub fn queues_are_loaded_before_their_jobs(make: Make<'_>) {
-    let mut queues = Queues::new(make);
+    let mut queues = QueuesUnderTest::new(make);
     let queue = |key, paused| Queue {
         key: QueueKey(key),
         namespace: "shop".into(),

@@ -134,12 +134,12 @@ pub(crate) fn node(name: &str, token: Option<&str>) -> records::PeerNode {
     }
 }
 
-struct Streams {
+struct StreamsUnderTest {
     subject: Box<dyn Subject>,
     head: records::PartitionHead,
 }
 
-impl Streams {
+impl StreamsUnderTest {
     fn new(make: Make<'_>) -> Self {
         Self { subject: make(), head: records::PartitionHead::default() }
     }
@@ -158,7 +158,7 @@ impl Streams {
 
 /// One that is deleted has no name, and another may have it while the first is swept.
 pub fn a_stream_is_found_by_its_name_until_it_is_deleted(make: Make<'_>) {
-    let mut store = Streams::new(make);
+    let mut store = StreamsUnderTest::new(make);
     let streams = [stream(1, "a", "b"), stream(2, "a", "c"), stream(3, "ab", "a")];
     store.put(streams.iter().map(|one| Op::PutStream(Box::new(one.clone()))).collect());
     store.put(vec![Op::PutStreamTail(Box::new(tail(1, 7)))]);
@@ -188,7 +188,7 @@ pub fn a_stream_is_found_by_its_name_until_it_is_deleted(make: Make<'_>) {
 
 /// Blocks and chunks from the one on that has a message; streams by when they are due.
 pub fn what_a_stream_holds_is_read_in_order(make: Make<'_>) {
-    let mut store = Streams::new(make);
+    let mut store = StreamsUnderTest::new(make);
     let (blocks, chunks) = ([block(1, 4), block(7, 9)], [chunk(10, 3), chunk(13, 1), chunk(20, 300)]);
     let due = |at, stream| StreamDue { at: Timestamp(at), stream: Incarnation(stream) };
     let mut ops: Vec<_> = blocks.iter().map(|one| Op::PutStreamBlock(Box::new(one.clone()))).collect();
@@ -230,7 +230,7 @@ pub fn what_a_stream_holds_is_read_in_order(make: Make<'_>) {
 
 /// Numbers by interval and by block, texts by themselves and by their message.
 pub fn ids_of_sources_are_found_in_each_of_their_orders(make: Make<'_>) {
-    let mut store = Streams::new(make);
+    let mut store = StreamsUnderTest::new(make);
     let (intervals, spans) = ([interval(0, 9), interval(20, 25)], [span(0, 5, 1), span(3, 25, 7)]);
     let texts = [text("x", 2), text("y", 5), text("x", 8)];
     let mut ops: Vec<_> =
@@ -280,7 +280,7 @@ pub fn ids_of_sources_are_found_in_each_of_their_orders(make: Make<'_>) {
 
 /// Those of a stream in order of name, and those of all streams that are pushed.
 pub fn subscriptions_are_found_by_stream_and_by_push(make: Make<'_>) {
-    let mut store = Streams::new(make);
+    let mut store = StreamsUnderTest::new(make);
     let all = [subscription(1, "a", true), subscription(1, "b", false), subscription(2, "a", true)];
     store.put(all.iter().map(|one| Op::PutSubscription(Box::new(one.clone()))).collect());
     store.throughout(|view, context| {
@@ -312,7 +312,7 @@ pub fn subscriptions_are_found_by_stream_and_by_push(make: Make<'_>) {
 
 /// Those of a stream in order of name, each as it was last put.
 pub fn copies_are_found_by_stream(make: Make<'_>) {
-    let mut store = Streams::new(make);
+    let mut store = StreamsUnderTest::new(make);
     let all = [copy(1, "a"), copy(1, "b"), copy(2, "a")];
     store.put(all.iter().map(|one| Op::PutStreamCopy(Box::new(one.clone()))).collect());
     store.throughout(|view, context| {

@@ -29,7 +29,7 @@ pub struct Traffic {
     random: Random,
     partition: PartitionId,
     head: PartitionHead,
-    devices: Vec<Known>,
+    devices: Vec<KnownDevice>,
     /// Every slot that a device has or had.
     given_slots: Vec<DeviceSlot>,
     deliveries: Vec<EntityId>,
@@ -47,7 +47,7 @@ pub struct Traffic {
 
 /// A registered device.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownDevice {
     id: DeviceId,
     slot: DeviceSlot,
     readings: u32,
@@ -233,7 +233,7 @@ impl Traffic {
                 // now and then far away, so that there is more than one slice
                 self.head.next_slot += if self.random.below(4) == 0 { 200 } else { 1 };
                 let slot = DeviceSlot(self.head.next_slot - 1);
-                self.devices.push(Known { id: id.clone(), slot, readings: 0 });
+                self.devices.push(KnownDevice { id: id.clone(), slot, readings: 0 });
                 self.given_slots.push(slot);
                 slot
             },
@@ -285,7 +285,7 @@ impl Traffic {
         ops.push(Op::DeleteDevice(device.id, device.slot));
     }
 
-    fn entity(&mut self, device: &Known, number: u32) -> EntityId {
+    fn entity(&mut self, device: &KnownDevice, number: u32) -> EntityId {
         let routing = routing_hash(device_hash(device.id.as_str()));
         let incarnation = Incarnation(u64::from(device.slot.0) + 1);
         EntityId::derive(Lineage(1), routing, incarnation, self.head.now, number, &[1])

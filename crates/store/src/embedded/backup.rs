@@ -22,7 +22,7 @@ use crate::blocks::{BlockHold, BlockStorage, DiskBlocks};
 use crate::codec::Stored;
 use crate::key_range::KeyRange;
 use crate::port::{Store, StoreError};
-use piece::{BackupHead, End, FilePart, Kind, RowsBody};
+use piece::{BackupEnd, BackupHead, FilePart, PieceKind, RowsBody};
 
 /// A piece is sent once it has this many bytes: large enough that its header is nothing, small
 /// enough to be kept twice.
@@ -121,12 +121,12 @@ impl Backup {
         match self.step {
             BackupStep::Head => {
                 self.step = BackupStep::Rows;
-                Ok(Some(self.piece(Kind::Head, &self.head.encode())))
+                Ok(Some(self.piece(PieceKind::Head, &self.head.encode())))
             }
             BackupStep::Rows => match self.next_rows()? {
                 Some(rows) => {
                     self.rows += rows.rows;
-                    Ok(Some(self.piece(Kind::Rows, rows.bytes())))
+                    Ok(Some(self.piece(PieceKind::Rows, rows.bytes())))
                 }
                 None => {
                     self.step = BackupStep::Files;
@@ -134,18 +134,18 @@ impl Backup {
                 }
             },
             BackupStep::Files => match self.next_file_part()? {
-                Some(body) => Ok(Some(self.piece(Kind::File, &body))),
+                Some(body) => Ok(Some(self.piece(PieceKind::File, &body))),
                 None => {
                     self.step = BackupStep::Done;
-                    let end = End { rows: self.rows, pieces: self.pieces };
-                    Ok(Some(self.piece(Kind::End, &end.encode())))
+                    let end = BackupEnd { rows: self.rows, pieces: self.pieces };
+                    Ok(Some(self.piece(PieceKind::End, &end.encode())))
                 }
             },
             BackupStep::Done => Ok(None),
         }
     }
 
-    fn piece(&mut self, kind: Kind, body: &[u8]) -> Vec<u8> {
+    fn piece(&mut self, kind: PieceKind, body: &[u8]) -> Vec<u8> {
         let piece = piece::encode(kind, self.stamp, self.pieces, body);
         self.pieces += 1;
         piece

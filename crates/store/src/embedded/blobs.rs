@@ -10,16 +10,16 @@ use std::ops::Bound;
 
 use base::PartitionId;
 
-use super::tables::{Row, Snapshot, Table, TableWriter, Writer};
+use super::tables::{Row, Snapshot, Table, TableWriter, TablesTransaction};
 use super::view::damaged_row;
 use crate::codec::key::{self, BlobKey, TableKey};
 use crate::codec::{CodecError, Stored};
-use crate::history::{BLOCK_BYTES, BlobIndex, Sealed, Source, Span, day_of};
+use crate::history::{BLOCK_BYTES, BlobIndex, BlobSource, ReadingSpan, Sealed, day_of};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
 
 /// Where the blobs of a slice with these times may be.
-pub(super) fn blobs_with(slice: u32, span: Span) -> Option<KeyRange> {
+pub(super) fn blobs_with(slice: u32, span: ReadingSpan) -> Option<KeyRange> {
     let range = of_days(slice, day_of(span.min), day_of(span.max));
     (span.min <= span.max && !range.is_empty()).then_some(range)
 }
@@ -48,7 +48,7 @@ pub(super) struct StoredBlob<'a> {
     pub(super) index: &'a BlobIndex,
 }
 
-impl Source for StoredBlob<'_> {
+impl BlobSource for StoredBlob<'_> {
     type Error = StoreError;
 
     fn blob_bytes(&self) -> usize {
@@ -85,7 +85,7 @@ pub(super) struct BlobWriter<'a> {
 
 impl<'a> BlobWriter<'a> {
     /// Opens both tables; neither must be open.
-    pub(super) fn open(writer: &Writer<'a>, partition: PartitionId) -> Result<Self, StoreError> {
+    pub(super) fn open(writer: &TablesTransaction<'a>, partition: PartitionId) -> Result<Self, StoreError> {
         Ok(Self { partition, index: writer.table(Table::BlobIndex)?, blocks: writer.table(Table::Blobs)? })
     }
 

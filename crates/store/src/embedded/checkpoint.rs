@@ -27,13 +27,13 @@ use super::existence_filter::{BloomFilter, ExistenceFilter, LastCommand, Marks, 
 use super::locks::locked;
 use super::overlay::Overlay;
 use super::partition::Partition;
-use super::tables::{Snapshot, Table, Writer};
+use super::tables::{Snapshot, Table, TablesTransaction};
 use super::view::damaged_row;
-use super::{EmbeddedStore, Progress, position};
+use super::{EmbeddedStore, StepOutcome, position};
 use crate::codec::{Stored, key};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
-pub(super) use expire::Expired;
+pub(super) use expire::ExpiryProgress;
 pub(super) use merge::{MergeCounters, Merging};
 
 /// What the tables cover, and where something is to be swept.
@@ -44,7 +44,7 @@ pub(super) struct Checkpointer {
     /// Partitions with deleted devices whose history is still there.
     pub(super) to_sweep: BTreeSet<usize>,
     /// By the place of the partition.
-    pub(super) expired: Vec<Expired>,
+    pub(super) expired: Vec<ExpiryProgress>,
     /// Blobs that are to be merged.
     pub(super) merging: Merging,
 }
@@ -69,10 +69,10 @@ enum DueCheckpoint {
 
 impl EmbeddedStore {
     /// Does one piece of work, if any is due at the engine time `now`.
-    pub fn checkpoint_step(&self, now: Timestamp) -> Progress {
+    pub fn checkpoint_step(&self, now: Timestamp) -> StepOutcome {
         let mut checkpointer = locked(&self.checkpointer);
         if self.health.failure().is_some() {
-            return Progress::Idle;
+            return StepOutcome::Idle;
         }
         let Some(due) = self.due(&checkpointer, now) else {
             return self.merge_step(&mut checkpointer.merging, now);
@@ -89,7 +89,7 @@ impl EmbeddedStore {
         if let Err(error) = done {
             self.failed(error);
         }
-        Progress::Worked
+        StepOutcome::Worked
     }
 
     /// When a checkpoint will be due by age; `None` while nothing was changed, and after a failure.
@@ -147,7 +147,8 @@ impl EmbeddedStore {
         let partition = &self.partitions[index];
         let head = partition.head();
         let expired = &mut checkpointer.expired[index];
-        let expire = |writer: &Writer<'_>| expire::expire(writer, partition.id, &head.kept_from, expired);
+        let expire =
+            |writer: &TablesTransaction<'_>| expire::expire(writer, partition.id, &head.kept_from, expired);
         let removed = self.write_tables(expire)?;
         self.show_tables(None)?;
         self.counters.expired(removed);
@@ -254,7 +255,7 @@ impl EmbeddedStore {
 
 fn put_covered(
     store: &EmbeddedStore,
-    writer: &Writer<'_>,
+    writer: &TablesTransaction<'_>,
     covered: &[(usize, Covered)],
 ) -> Result<(), StoreError> {
     let mut heads = writer.table(Table::Heads)?;

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use blocklog::{Log, Position};
 
 use super::backpressure;
-use super::inbox::Waiting;
+use super::inbox::WaitingBatch;
 use super::locks::locked;
-use super::tables::Writer;
-use super::{EmbeddedStore, LOG_BYTES_FACTOR_MAX, Progress, SyncMode, log_failure, position};
-use crate::change::Prepared;
+use super::tables::TablesTransaction;
+use super::{EmbeddedStore, LOG_BYTES_FACTOR_MAX, StepOutcome, SyncMode, log_failure, position};
+use crate::change::PreparedBatch;
 use crate::port::{CommitDone, CommitOutcome, StoreError};
 
 /// The log, and what is in it.
@@ -31,7 +31,7 @@ pub(super) struct Committer {
 /// What becomes of a batch once it is in the log.
 enum CommitVerdict {
     /// It is new, at this position.
-    Apply(Prepared, Position),
+    Apply(PreparedBatch, Position),
     /// It was written earlier.
     Repeated,
     /// One before it was not written: whoever made it does not know that.
@@ -40,18 +40,18 @@ enum CommitVerdict {
 
 impl EmbeddedStore {
     /// Commits every batch that waits, with one sync or, with [`SyncMode::Interval`], none.
-    pub fn commit_step(&self) -> Progress {
+    pub fn commit_step(&self) -> StepOutcome {
         if self.log_is_full() && self.health.failure().is_none() {
-            return if self.inbox.is_empty() { Progress::Idle } else { Progress::Full };
+            return if self.inbox.is_empty() { StepOutcome::Idle } else { StepOutcome::Full };
         }
         let mut committer = locked(&self.committer);
         let waiting = self.inbox.take();
         if waiting.is_empty() {
-            return Progress::Idle;
+            return StepOutcome::Idle;
         }
         let (batches, done): (Vec<_>, Vec<CommitDone>) = waiting
             .into_iter()
-            .map(|Waiting { index, prepared, frame, done }| ((index, prepared, frame), done))
+            .map(|WaitingBatch { index, prepared, frame, done }| ((index, prepared, frame), done))
             .unzip();
         let outcomes = match self.write(&mut committer, batches) {
             Ok(verdicts) => self.apply(&committer, verdicts),
@@ -62,7 +62,7 @@ impl EmbeddedStore {
         };
         drop(committer);
         self.tell(done, outcomes);
-        Progress::Worked
+        StepOutcome::Worked
     }
 
     /// Without an outcome of its own a batch failed with the store.
@@ -79,7 +79,7 @@ impl EmbeddedStore {
     fn write(
         &self,
         committer: &mut Committer,
-        batches: Vec<(usize, Prepared, Vec<u8>)>,
+        batches: Vec<(usize, PreparedBatch, Vec<u8>)>,
     ) -> Result<Vec<(usize, CommitVerdict)>, StoreError> {
         self.health.check()?;
         let mut verdicts = Vec::with_capacity(batches.len());
@@ -115,14 +115,14 @@ impl EmbeddedStore {
     }
 
     /// Syncs what was committed without a sync. With [`SyncMode::Always`] there is no such thing.
-    pub fn sync_step(&self) -> Progress {
+    pub fn sync_step(&self) -> StepOutcome {
         if self.health.failure().is_some() || !self.is_unsynced() {
-            return Progress::Idle;
+            return StepOutcome::Idle;
         }
         if let Err(error) = self.sync(&mut locked(&self.committer)) {
             self.failed(error);
         }
-        Progress::Worked
+        StepOutcome::Worked
     }
 
     /// Whether anything is in the log and not synced.
@@ -134,7 +134,7 @@ impl EmbeddedStore {
     /// before the tables have it. Otherwise these would be ahead of the log after a loss of power.
     pub(super) fn write_tables<T>(
         &self,
-        write: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>,
+        write: impl FnOnce(&TablesTransaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.tables.write(|writer| {
             let written = write(writer)?;
@@ -166,16 +166,16 @@ impl EmbeddedStore {
 
     /// Claims in the log all that is durable; for when nothing was committed for a while, and for
     /// the end.
-    pub fn idle_step(&self) -> Progress {
+    pub fn idle_step(&self) -> StepOutcome {
         let mut committer = locked(&self.committer);
         if self.health.failure().is_some() {
-            return Progress::Idle;
+            return StepOutcome::Idle;
         }
         let synced = if self.is_unsynced() { self.sync(&mut committer) } else { Ok(()) };
         if let Err(error) = synced.and_then(|()| committer.log.append_claim().map_err(log_failure)) {
             self.failed(error);
         }
-        Progress::Idle
+        StepOutcome::Idle
     }
 
     /// Frees the log behind what the tables cover.

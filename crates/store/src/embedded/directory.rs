@@ -4,7 +4,7 @@ use base::Lineage;
 use blocklog::{LogId, Position};
 use records::PartitionHead;
 
-use crate::codec::{CodecError, Reader, Stored, put_u64};
+use crate::codec::{ByteReader, CodecError, Stored, put_u64};
 
 /// The data directory: written once, when it is made.
 ///
@@ -18,14 +18,14 @@ use crate::codec::{CodecError, Reader, Stored, put_u64};
 /// them. Version 6 has no table for gathered reports. Version 7 has parked jobs under their ids, in
 /// tables of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Directory {
+pub(super) struct DataDirectory {
     pub(super) lineage: Lineage,
     /// Device partitions, without the registry.
     pub(super) partitions: u16,
     pub(super) log: LogId,
 }
 
-impl Stored for Directory {
+impl Stored for DataDirectory {
     const VERSION: u8 = 8;
     const NAME: &'static str = "the data directory";
 
@@ -35,7 +35,7 @@ impl Stored for Directory {
         out.extend_from_slice(&self.log.0.to_le_bytes());
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, _version: u8) -> Result<Self, CodecError> {
         Ok(Self {
             lineage: Lineage(u64::from_le_bytes(reader.array("a lineage")?)),
             partitions: u16::from_le_bytes(reader.array("a number of partitions")?),
@@ -62,7 +62,7 @@ impl Stored for Covered {
         self.head.write(out);
     }
 
-    fn get(reader: &mut Reader<'_>, _version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, _version: u8) -> Result<Self, CodecError> {
         Ok(Self { position: Position(reader.u64("a position")?), head: PartitionHead::read(reader)? })
     }
 }
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn both_survive_their_rows() {
-        let directory = Directory { lineage: Lineage(7), partitions: 16, log: LogId(u64::MAX) };
-        assert_eq!(Directory::from_row(&directory.to_row()), Ok(directory));
+        let directory = DataDirectory { lineage: Lineage(7), partitions: 16, log: LogId(u64::MAX) };
+        assert_eq!(DataDirectory::from_row(&directory.to_row()), Ok(directory));
         let covered = Covered { position: Position(1 << 40), head: PartitionHead::default() };
         assert_eq!(Covered::from_row(&covered.to_row()), Ok(covered));
     }

@@ -12,7 +12,7 @@ use base::invariant::or_stop_the_process;
 use base::{Clock, Timestamp};
 
 use super::locks::locked;
-use super::{EmbeddedStore, Progress};
+use super::{EmbeddedStore, StepOutcome};
 use crate::port::Store;
 use committing::Committing;
 
@@ -123,7 +123,7 @@ impl Bell {
 /// Until it is told to end, or the store has failed: then there is nothing left to write.
 fn checkpoint(store: &EmbeddedStore, bell: &Bell, clock: &dyn Clock) {
     while !bell.has_ended() && store.failure().is_none() {
-        if store.checkpoint_step(clock.now()) == Progress::Worked {
+        if store.checkpoint_step(clock.now()) == StepOutcome::Worked {
             store.inbox.nudge();
             continue;
         }

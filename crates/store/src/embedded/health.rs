@@ -6,9 +6,9 @@ use crate::port::StoreError;
 
 /// The first failure, once there is one.
 #[derive(Debug, Default)]
-pub(super) struct Health(OnceLock<Arc<StoreError>>);
+pub(super) struct StoreHealth(OnceLock<Arc<StoreError>>);
 
-impl Health {
+impl StoreHealth {
     /// Notes a failure, and gives what a caller is told of it.
     pub(super) fn fail(&self, error: StoreError) -> StoreError {
         let text = error.to_string();

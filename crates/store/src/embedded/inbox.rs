@@ -4,14 +4,14 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use super::locks::locked;
-use crate::change::Prepared;
+use crate::change::PreparedBatch;
 use crate::port::CommitDone;
 
 /// One batch.
-pub(super) struct Waiting {
+pub(super) struct WaitingBatch {
     /// The place of its partition.
     pub(super) index: usize,
-    pub(super) prepared: Prepared,
+    pub(super) prepared: PreparedBatch,
     pub(super) frame: Vec<u8>,
     pub(super) done: CommitDone,
 }
@@ -25,7 +25,7 @@ pub(super) struct Inbox {
 
 #[derive(Default)]
 struct InboxState {
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingBatch>,
     is_closed: bool,
     /// Something other than a batch happened.
     is_nudged: bool,
@@ -44,7 +44,7 @@ pub(super) enum Woken {
 
 impl Inbox {
     /// Adds a batch; gives its callback back when the inbox is closed.
-    pub(super) fn push(&self, batch: Waiting) -> Result<(), CommitDone> {
+    pub(super) fn push(&self, batch: WaitingBatch) -> Result<(), CommitDone> {
         let mut state = locked(&self.state);
         if state.is_closed {
             return Err(batch.done);
@@ -55,7 +55,7 @@ impl Inbox {
     }
 
     /// Takes all that wait.
-    pub(super) fn take(&self) -> Vec<Waiting> {
+    pub(super) fn take(&self) -> Vec<WaitingBatch> {
         std::mem::take(&mut locked(&self.state).waiting)
     }
 

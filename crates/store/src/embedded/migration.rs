@@ -3,9 +3,9 @@
 use base::PartitionId;
 use records::ParkedJob;
 
-use super::tables::{Snapshot, Table, Tables, Writer};
+use super::tables::{Snapshot, Table, Tables, TablesTransaction};
 use super::view::damaged_row;
-use crate::change::{Change, put};
+use crate::change::{TableChange, put};
 use crate::codec::{CodecError, Stored};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
@@ -74,7 +74,7 @@ fn is_of_queues(partition: &PartitionId) -> bool {
 }
 
 /// How many were moved.
-fn move_some(writer: &Writer<'_>, partition: PartitionId) -> Result<usize, StoreError> {
+fn move_some(writer: &TablesTransaction<'_>, partition: PartitionId) -> Result<usize, StoreError> {
     let mut jobs = writer.table(Table::ParkedJobs)?;
     let rows = jobs.first(partition, &KeyRange::all(), JOBS_AT_A_TIME, |_, _| Ok(true))?;
     let mut changes = Vec::new();
@@ -87,7 +87,7 @@ fn move_some(writer: &Writer<'_>, partition: PartitionId) -> Result<usize, Store
     for table in [Table::Parked, Table::ParkedIds, Table::ParkedByLine, Table::ParkedAliases] {
         let mut out = writer.table(table)?;
         for change in &changes {
-            if let Change::Put { table: of, key, value } = change
+            if let TableChange::Put { table: of, key, value } = change
                 && *of == table
             {
                 out.put(partition, key, value)?;

@@ -12,11 +12,11 @@ use base::random::unguessable;
 use base::{Lineage, PartitionId, Timestamp};
 use blocklog::{Disk, Frame, Log, LogError, LogId, Position};
 
-use super::checkpoint::{Checkpointer, Expired, Merging, existence_filter_of};
+use super::checkpoint::{Checkpointer, ExpiryProgress, Merging, existence_filter_of};
 use super::commit::Committer;
-use super::directory::{Covered, Directory};
+use super::directory::{Covered, DataDirectory};
 use super::fault_injection::FaultInjection;
-use super::health::Health;
+use super::health::StoreHealth;
 use super::inbox::Inbox;
 use super::overlay::OverlayMemory;
 use super::partition::Partition;
@@ -25,7 +25,7 @@ use super::tables::{Snapshot, Table, Tables};
 use super::view::damaged_row;
 use super::{EmbeddedOptions, EmbeddedStore, log_failure, migration, partition_ids, partition_index};
 use crate::blocks::DiskBlocks;
-use crate::change::Prepared;
+use crate::change::PreparedBatch;
 use crate::codec::{CodecError, Stored, decode_batch};
 use crate::key_range::KeyRange;
 use crate::port::StoreError;
@@ -65,7 +65,7 @@ impl EmbeddedStore {
         let checkpointer = Checkpointer {
             covered: covered.iter().map(|(_, covered)| covered.position).collect(),
             to_sweep: to_sweep(&snapshot, &partitions)?,
-            expired: vec![Expired::default(); partitions.len()],
+            expired: vec![ExpiryProgress::default(); partitions.len()],
             merging: Merging::new(Timestamp(now)),
         };
         let store = Self {
@@ -81,7 +81,7 @@ impl EmbeddedStore {
             committer: Mutex::new(committer),
             checkpointer: Mutex::new(checkpointer),
             tables,
-            health: Arc::new(Health::default()),
+            health: Arc::new(StoreHealth::default()),
             counters,
             recorded_now: AtomicI64::new(now),
             log_bytes: AtomicU64::new(0),
@@ -143,7 +143,7 @@ fn make(disk: &Arc<dyn Disk>, options: &EmbeddedOptions) -> Result<(), StoreErro
     }
     let (lineage, log) = options.identity.map_or_else(draw_identity, Ok)?;
     let log = make_log(disk, options, log)?;
-    let directory = Directory { lineage, partitions: options.partitions, log };
+    let directory = DataDirectory { lineage, partitions: options.partitions, log };
     let tables = Tables::open(&**disk, TABLES_NEW, options.table_cache_bytes)?;
     tables.write(|writer| writer.put_directory(&directory.to_row()))?;
     drop(tables);
@@ -182,7 +182,7 @@ fn make_log(disk: &Arc<dyn Disk>, options: &EmbeddedOptions, id: LogId) -> Resul
 
 /// The directory, after it was brought to the newest format. Its row says so before anything is
 /// moved: from then on no earlier build opens it.
-fn bring_up(tables: &Tables) -> Result<Directory, StoreError> {
+fn bring_up(tables: &Tables) -> Result<DataDirectory, StoreError> {
     let snapshot = tables.snapshot()?;
     let directory = read_directory(&snapshot)?;
     let partitions = || partition_ids(directory.partitions);
@@ -195,9 +195,9 @@ fn bring_up(tables: &Tables) -> Result<Directory, StoreError> {
     Ok(directory)
 }
 
-fn read_directory(snapshot: &Snapshot) -> Result<Directory, StoreError> {
+fn read_directory(snapshot: &Snapshot) -> Result<DataDirectory, StoreError> {
     let row = snapshot.directory()?.unwrap_or_default();
-    let directory = Directory::from_row(&row).map_err(|error| match error {
+    let directory = DataDirectory::from_row(&row).map_err(|error| match error {
         CodecError::Version { found, known, .. } => StoreError::Refused(format!(
             "{} has format {found}, this build reads formats up to {known}: start the version that wrote it, or a \
              later one",
@@ -219,7 +219,7 @@ fn read_directory(snapshot: &Snapshot) -> Result<Directory, StoreError> {
 /// What the tables hold of each partition, by its place.
 fn read_covered(
     snapshot: &Snapshot,
-    directory: &Directory,
+    directory: &DataDirectory,
 ) -> Result<Vec<(PartitionId, Covered)>, StoreError> {
     let read = |id| {
         let row = snapshot.get(Table::Heads, id, &[])?;
@@ -263,7 +263,7 @@ struct LogReplay<'a> {
     tables: &'a Snapshot,
     partitions: &'a [Partition],
     covered: &'a [(PartitionId, Covered)],
-    directory: &'a Directory,
+    directory: &'a DataDirectory,
     /// The number of the latest batch of each partition.
     appended: Vec<u64>,
 }
@@ -273,7 +273,7 @@ impl<'a> LogReplay<'a> {
         tables: &'a Snapshot,
         partitions: &'a [Partition],
         covered: &'a [(PartitionId, Covered)],
-        directory: &'a Directory,
+        directory: &'a DataDirectory,
     ) -> Self {
         let appended = covered.iter().map(|(_, covered)| covered.head.seq).collect();
         Self { tables, partitions, covered, directory, appended }
@@ -338,7 +338,7 @@ impl<'a> LogReplay<'a> {
             ));
         }
         self.appended[index] = expected;
-        self.partitions[index].apply(Prepared::of(batch), frame.position);
+        self.partitions[index].apply(PreparedBatch::of(batch), frame.position);
         Ok(())
     }
 }

@@ -21,17 +21,17 @@ use records::{DeviceSlot, PartitionHead};
 use super::existence_filter::ExistenceFilter;
 use super::locks::{locked, reading, writing};
 use super::tables::Table;
-use crate::change::{Change, Prepared, SlotSign};
+use crate::change::{PreparedBatch, SlotSign, TableChange};
 use crate::codec::key::{self, TableKey};
 use crate::key_range::KeyRange;
-pub(super) use rows::{ChangedRows, CopiedRow, Final, Found};
+pub(super) use rows::{ChangedRows, CopiedRow, Final, OverlayRow};
 pub(super) use slice::{SeenChange, SliceOverlay};
 pub(super) use views::{OpenViews, Versions};
 
 /// One partition's changes; shared by the committer, the checkpointer and views.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
-    data: RwLock<Data>,
+    data: RwLock<OverlayData>,
     views: Mutex<OpenViews>,
     memory: Arc<OverlayMemory>,
 }
@@ -43,7 +43,7 @@ pub(super) struct OverlayMemory(AtomicUsize);
 
 /// The changes.
 #[derive(Debug, Default)]
-pub(super) struct Data {
+pub(super) struct OverlayData {
     /// By the number of [`Table`].
     rows: Vec<ChangedRows>,
     slices: BTreeMap<u32, SliceOverlay>,
@@ -91,7 +91,7 @@ impl Overlay {
     }
 
     /// Applies a durable batch.
-    pub(super) fn apply(&self, batch: Prepared, position: Position, below: &Below<'_>) {
+    pub(super) fn apply(&self, batch: PreparedBatch, position: Position, below: &Below<'_>) {
         let versions = locked(&self.views).versions(batch.head.seq);
         let mut data = writing(&self.data);
         data.position = position;
@@ -116,12 +116,12 @@ impl Overlay {
     }
 
     /// The changes, to be read for a short while: the committer waits.
-    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, Data> {
+    pub(super) fn read(&self) -> std::sync::RwLockReadGuard<'_, OverlayData> {
         reading(&self.data)
     }
 }
 
-impl Data {
+impl OverlayData {
     /// Whether nothing was changed.
     pub(super) fn is_empty(&self) -> bool {
         self.since.is_none()
@@ -183,27 +183,27 @@ impl Data {
         &mut self.rows[table as usize]
     }
 
-    fn change(&mut self, change: Change, versions: &Versions, below: &Below<'_>) {
+    fn change(&mut self, change: TableChange, versions: &Versions, below: &Below<'_>) {
         match change {
-            Change::Sign(sign) => self.sign(&sign, versions),
-            Change::Put { table, key, value } => {
+            TableChange::Sign(sign) => self.sign(&sign, versions),
+            TableChange::Put { table, key, value } => {
                 let was_parked = table == Table::JobHeads && self.was_parked(&key);
                 let is_born =
                     |key: &TableKey, value: &[u8]| was_parked || !below.may_hold(table, key, Some(value));
                 self.rows_mut(table).put(key, value, versions, is_born);
             }
-            Change::Delete { table, key } => {
+            TableChange::Delete { table, key } => {
                 let is_below = |key: &TableKey| below.may_hold(table, key, None);
                 self.rows_mut(table).delete(key, versions, is_below);
             }
-            Change::DropDevice(slot) => self.drop_device(slot, versions),
+            TableChange::DropDevice(slot) => self.drop_device(slot, versions),
         }
     }
 
     /// Whether a job was parked and is not any more: nothing below has its head then.
     fn was_parked(&self, job: &TableKey) -> bool {
         let parked = self.rows(Table::ParkedIds);
-        parked.is_some_and(|rows| rows.at(job, u64::MAX) == Found::Deleted)
+        parked.is_some_and(|rows| rows.at(job, u64::MAX) == OverlayRow::Deleted)
     }
 
     fn sign(&mut self, sign: &SlotSign, versions: &Versions) {

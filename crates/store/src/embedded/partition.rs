@@ -12,9 +12,9 @@ use records::PartitionHead;
 
 use super::existence_filter::ExistenceFilter;
 use super::locks::locked;
-use super::overlay::{Below, Data, Final, Overlay, OverlayMemory};
+use super::overlay::{Below, Final, Overlay, OverlayData, OverlayMemory};
 use super::tables::Snapshot;
-use crate::change::Prepared;
+use crate::change::PreparedBatch;
 
 /// One partition.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Partition {
     }
 
     /// Applies a durable batch; it is seen from now on.
-    pub(super) fn apply(&self, batch: Prepared, position: Position) {
+    pub(super) fn apply(&self, batch: PreparedBatch, position: Position) {
         let mut layers = locked(&self.layers);
         layers.head = batch.head.clone();
         let existence = locked(&self.existence);
@@ -132,7 +132,7 @@ impl Partition {
     }
 
     /// Notes that what was frozen is in the tables from now on.
-    pub(super) fn note_written(&self, data: &Data) {
+    pub(super) fn note_written(&self, data: &OverlayData) {
         let mut existence = locked(&self.existence);
         for table in existence.tables() {
             let finals = data.rows(*table).into_iter().flat_map(|rows| rows.finals());

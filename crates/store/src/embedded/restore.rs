@@ -14,7 +14,7 @@ use blocklog::{Disk, Log, Position};
 use super::EmbeddedOptions;
 use super::backup::piece::FilePart;
 use super::backup::reader::{BackupReader, BackupSummary};
-use super::directory::{Covered, Directory};
+use super::directory::{Covered, DataDirectory};
 use super::open::{TABLES, TABLES_RESTORED, disk_failure, draw_identity, lock};
 use super::tables::{Table, Tables};
 use super::view::damaged_row;
@@ -58,7 +58,7 @@ pub fn restore(
     )? {}
     restoring.write()?;
     let (lineage, log) = options.identity.map_or_else(draw_identity, Ok)?;
-    let directory = Directory { lineage, log, ..reader.directory };
+    let directory = DataDirectory { lineage, log, ..reader.directory };
     Log::create(Arc::clone(disk), options.log, log).map_err(log_failure)?;
     restoring.tables.write(|writer| writer.put_directory(&directory.to_row()))?;
     drop(restoring);

@@ -1,8 +1,8 @@
 //! The tables: sorted rows of bytes in one file. The only module that knows redb.
 //!
-//! A [`Snapshot`] is what was committed when it was taken; a [`Writer`] is one transaction, durable
-//! as a whole when [`Tables::write`] returns. What rows mean is not known here, only that each
-//! begins with its partition.
+//! A [`Snapshot`] is what was committed when it was taken; a [`TablesTransaction`] is one
+//! transaction, durable as a whole when [`Tables::write`] returns. What rows mean is not known
+//! here, only that each begins with its partition.
 
 use std::fmt;
 use std::io;
@@ -77,13 +77,13 @@ impl Tables {
     /// Runs one transaction; durable when the answer is `Ok`, without effect otherwise.
     pub(super) fn write<T>(
         &self,
-        change: impl FnOnce(&Writer<'_>) -> Result<T, StoreError>,
+        change: impl FnOnce(&TablesTransaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let failed = |error: redb::Error| failure(&self.name, "writing", error);
         let mut transaction = self.database.begin_write().map_err(|error| failed(error.into()))?;
         // an opening after a crash need not go through all pages
         transaction.set_quick_repair(true);
-        let answer = change(&Writer { transaction: &transaction, name: &self.name })?;
+        let answer = change(&TablesTransaction { transaction: &transaction, name: &self.name })?;
         transaction.commit().map_err(|error| failed(error.into()))?;
         Ok(answer)
     }
@@ -193,12 +193,12 @@ fn without_partition(key: &[u8]) -> TableKey {
 }
 
 /// One transaction.
-pub(super) struct Writer<'a> {
+pub(super) struct TablesTransaction<'a> {
     transaction: &'a redb::WriteTransaction,
     name: &'a str,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> TablesTransaction<'a> {
     /// Opens a table; one at a time, and each only once at a time.
     pub(super) fn table(&self, table: Table) -> Result<TableWriter<'a>, StoreError> {
         let opened = self.transaction.open_table(table.definition());

@@ -55,9 +55,9 @@ fn open(disk: &SimulatedDisk) -> Result<EmbeddedStore, StoreError> {
 fn settle(store: &EmbeddedStore) {
     loop {
         match store.commit_step() {
-            Progress::Idle => return,
-            Progress::Worked => {}
-            Progress::Full => drop(store.checkpoint_step(Timestamp(0))),
+            StepOutcome::Idle => return,
+            StepOutcome::Worked => {}
+            StepOutcome::Full => drop(store.checkpoint_step(Timestamp(0))),
         }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use base::Timestamp;
 use records::{DeviceSlot, PartitionHead, Reading, Seen};
 
-use super::health::Health;
-use super::overlay::{Found, SeenChange};
+use super::health::StoreHealth;
+use super::overlay::{OverlayRow, SeenChange};
 use super::partition::PinnedPartition;
 use crate::codec::key;
 use crate::codec::{CodecError, decode_seen_slice};
@@ -22,11 +22,11 @@ use merged::Merged;
 /// A partition's layers, and where to report what is found damaged.
 pub(super) struct EmbeddedView {
     moment: PinnedPartition,
-    health: Arc<Health>,
+    health: Arc<StoreHealth>,
 }
 
 impl EmbeddedView {
-    pub(super) fn new(moment: PinnedPartition, health: Arc<Health>) -> Self {
+    pub(super) fn new(moment: PinnedPartition, health: Arc<StoreHealth>) -> Self {
         Self { moment, health }
     }
 
@@ -39,10 +39,10 @@ impl EmbeddedView {
     fn row(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         for overlay in &self.moment.overlays {
             let data = overlay.read();
-            match data.rows(table).map_or(Found::Untouched, |rows| rows.at(key, self.moment.seq)) {
-                Found::Untouched => {}
-                Found::Deleted => return Ok(None),
-                Found::Value(value) => return Ok(Some(value.to_vec())),
+            match data.rows(table).map_or(OverlayRow::Untouched, |rows| rows.at(key, self.moment.seq)) {
+                OverlayRow::Untouched => {}
+                OverlayRow::Deleted => return Ok(None),
+                OverlayRow::Value(value) => return Ok(Some(value.to_vec())),
             }
         }
         self.moment.snapshot.get(table, self.moment.partition, key)

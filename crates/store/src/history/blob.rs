@@ -26,13 +26,13 @@ use std::borrow::Cow;
 use base::{Timestamp, Value};
 use records::Reading;
 
-pub(crate) use self::blocks::{BLOCK_BYTES, Source};
+pub(crate) use self::blocks::{BLOCK_BYTES, BlobSource};
 use self::columns::Section;
-pub(crate) use self::head::Run;
+pub(crate) use self::head::ReadingRun;
 use self::head::{BlobHead, RUN_READINGS_MAX, RunStart};
 use self::texts::SharedTexts;
 use super::{SliceDevices, SliceReading};
-use crate::codec::{CodecError, Reader};
+use crate::codec::{ByteReader, CodecError};
 
 /// Seals readings; sorts them on the way. There is at least one.
 pub(crate) fn encode_blob(readings: &mut [SliceReading]) -> Vec<u8> {
@@ -109,7 +109,7 @@ pub(crate) struct Blob<S> {
     head: BlobHead,
 }
 
-fn read_head<S: Source>(source: &S) -> Result<BlobHead, S::Error> {
+fn read_head<S: BlobSource>(source: &S) -> Result<BlobHead, S::Error> {
     let start = blocks::first(source)?;
     let length = head::length(&start).map_err(|error| source.damaged(error))?;
     let whole = match start.get(..length) {
@@ -120,14 +120,14 @@ fn read_head<S: Source>(source: &S) -> Result<BlobHead, S::Error> {
     BlobHead::read(&whole, content_bytes).map_err(|error| source.damaged(error))
 }
 
-impl<S: Source> Blob<S> {
+impl<S: BlobSource> Blob<S> {
     pub(crate) fn open(source: S) -> Result<Self, S::Error> {
         let head = read_head(&source)?;
         Ok(Self { source, head })
     }
 
     /// The runs of one device, in order.
-    pub(crate) fn runs(&self, within: u8) -> &[Run] {
+    pub(crate) fn runs(&self, within: u8) -> &[ReadingRun] {
         self.head.runs_of(within)
     }
 
@@ -141,7 +141,7 @@ impl<S: Source> Blob<S> {
     }
 
     /// The readings of a run.
-    pub(crate) fn readings(&self, run: &Run) -> Result<Vec<Reading>, S::Error> {
+    pub(crate) fn readings(&self, run: &ReadingRun) -> Result<Vec<Reading>, S::Error> {
         self.section(run, |section, reader| {
             let readings = section.readings(reader)?;
             reader.end()?;
@@ -150,18 +150,18 @@ impl<S: Source> Blob<S> {
     }
 
     /// The times of a run's readings.
-    pub(crate) fn times(&self, run: &Run) -> Result<Vec<Timestamp>, S::Error> {
+    pub(crate) fn times(&self, run: &ReadingRun) -> Result<Vec<Timestamp>, S::Error> {
         self.section(run, |section, reader| section.times(reader))
     }
 
     fn section<T>(
         &self,
-        run: &Run,
-        read: impl FnOnce(&Section<'_>, &mut Reader<'_>) -> Result<T, CodecError>,
+        run: &ReadingRun,
+        read: impl FnOnce(&Section<'_>, &mut ByteReader<'_>) -> Result<T, CodecError>,
     ) -> Result<T, S::Error> {
         let bytes = blocks::read(&self.source, run.section.clone())?;
         let section = Section { first: run.first, texts: &self.head.texts, count_max: self.head.count };
-        read(&section, &mut Reader::new(&bytes)).map_err(|error| self.source.damaged(error))
+        read(&section, &mut ByteReader::new(&bytes)).map_err(|error| self.source.damaged(error))
     }
 
     /// Every reading, by device and then in the order of its feed.

@@ -9,9 +9,9 @@
 use base::{Timestamp, Value};
 use records::Reading;
 
-use super::page::Span;
+use super::page::ReadingSpan;
 use super::{SliceDevices, SliceReading};
-use crate::codec::{CodecError, Reader, bit, get_value, put_u64, put_value, skip_value};
+use crate::codec::{ByteReader, CodecError, bit, get_value, put_u64, put_value, skip_value};
 
 /// A chunk is full at this size. So much a page of one device may have to go through, and so many
 /// readings a blob holds at most.
@@ -22,7 +22,7 @@ const CHUNK_BYTES: usize = 48 * 1_024;
 pub(crate) struct Chunk {
     bytes: Vec<u8>,
     devices: SliceDevices,
-    span: Span,
+    span: ReadingSpan,
     last_ts: i64,
 }
 
@@ -40,7 +40,7 @@ const NEAR_END: u64 = 1 << (64 - FLAG_BITS);
 
 impl Chunk {
     pub(crate) fn new() -> Self {
-        Self { bytes: Vec::new(), devices: SliceDevices::default(), span: Span::EMPTY, last_ts: 0 }
+        Self { bytes: Vec::new(), devices: SliceDevices::default(), span: ReadingSpan::EMPTY, last_ts: 0 }
     }
 
     /// Bytes so far; a prefix of such a length can be read later.
@@ -58,7 +58,7 @@ impl Chunk {
     }
 
     /// The times of its readings.
-    pub(crate) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> ReadingSpan {
         self.span
     }
 
@@ -95,13 +95,13 @@ impl Chunk {
 
     /// The readings in its first `length` bytes, of one device or of all.
     pub(crate) fn readings(&self, length: usize, only: Option<u8>) -> ChunkReadings<'_> {
-        ChunkReadings { reader: Reader::new(&self.bytes[..length]), last_ts: 0, only }
+        ChunkReadings { reader: ByteReader::new(&self.bytes[..length]), last_ts: 0, only }
     }
 }
 
 /// The readings of a chunk, in the order they were received.
 pub(crate) struct ChunkReadings<'a> {
-    reader: Reader<'a>,
+    reader: ByteReader<'a>,
     last_ts: i64,
     only: Option<u8>,
 }

@@ -1,6 +1,6 @@
 //! Which devices of a slice: 256 bits in memory, a short list or the bits when stored.
 
-use crate::codec::{CodecError, Reader};
+use crate::codec::{ByteReader, CodecError};
 
 /// A set of places within a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl SliceDevices {
         }
     }
 
-    pub(crate) fn get(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    pub(crate) fn get(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         const WHAT: &str = "a set of devices";
         let mut set = Self::default();
         match reader.u8(WHAT)? {

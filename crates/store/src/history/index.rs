@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use base::Timestamp;
 
-use super::page::Span;
+use super::page::ReadingSpan;
 use super::{BLOCK_BYTES, ChunkReadings, SliceDevices, SliceReading, encode_blob, merge_blobs};
 use crate::codec::key::{BlobKey, TableKey};
-use crate::codec::{CodecError, Reader, Stored, put_i64, put_u64};
+use crate::codec::{ByteReader, CodecError, Stored, put_i64, put_u64};
 use crate::record::Record;
 use crate::table::Table;
 
@@ -25,11 +25,11 @@ pub(crate) fn day_of(ts: Timestamp) -> i32 {
 }
 
 /// The times of a day.
-pub(crate) fn span_of_day(day: i32) -> Span {
+pub(crate) fn span_of_day(day: i32) -> ReadingSpan {
     let start = i64::from(day) * DAY_MS;
     let min = if day == i32::MIN { i64::MIN } else { start };
     let max = if day == i32::MAX { i64::MAX } else { start + DAY_MS - 1 };
-    Span { min: Timestamp(min), max: Timestamp(max) }
+    ReadingSpan { min: Timestamp(min), max: Timestamp(max) }
 }
 
 /// All that has to be known of a blob to pass it by; and the blob, if it is small.
@@ -40,7 +40,7 @@ pub(crate) struct BlobIndex {
     /// Its bytes.
     pub(crate) bytes: u32,
     /// Times of its readings.
-    pub(crate) span: Span,
+    pub(crate) span: ReadingSpan,
     /// The day on which it was sealed: none of its readings was received later.
     pub(crate) sealed: i32,
     /// How often its readings were merged.
@@ -68,7 +68,7 @@ impl Stored for BlobIndex {
         out.extend_from_slice(self.inline.as_deref().unwrap_or_default());
     }
 
-    fn get(reader: &mut Reader<'_>, version: u8) -> Result<Self, CodecError> {
+    fn get(reader: &mut ByteReader<'_>, version: u8) -> Result<Self, CodecError> {
         if version < Self::VERSION {
             return Err(reader.invalid(Self::NAME));
         }
@@ -76,7 +76,7 @@ impl Stored for BlobIndex {
         let bytes = reader.u32("a length")?;
         let min = reader.i64("a time")?;
         let max = min.wrapping_add(reader.u64("a time")?.cast_signed());
-        let span = Span { min: Timestamp(min), max: Timestamp(max) };
+        let span = ReadingSpan { min: Timestamp(min), max: Timestamp(max) };
         let sealed = i32::try_from(reader.i64("a day")?).map_err(|_| reader.invalid("a day"))?;
         let level = reader.u8("a level")?;
         let devices = SliceDevices::get(reader)?;
@@ -140,7 +140,7 @@ impl Sealed {
     /// Seals readings of one day; at least one.
     pub(crate) fn of(day: i32, mut readings: Vec<SliceReading>, sealed: i32) -> Self {
         let mut devices = SliceDevices::default();
-        let mut span = Span::EMPTY;
+        let mut span = ReadingSpan::EMPTY;
         for reading in &readings {
             devices.insert(reading.within);
             span.cover(reading.reading.ts);
@@ -161,7 +161,7 @@ impl Sealed {
         let mut merged = BlobIndex {
             count: 0,
             bytes: blob.len() as u32,
-            span: Span::EMPTY,
+            span: ReadingSpan::EMPTY,
             sealed: i32::MIN,
             level: 0,
             devices: SliceDevices::default(),

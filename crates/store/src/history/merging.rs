@@ -79,12 +79,12 @@ mod tests {
     use base::Timestamp;
 
     use super::*;
-    use crate::history::{SliceDevices, Span};
+    use crate::history::{ReadingSpan, SliceDevices};
 
     const DAY: i32 = 20_000;
 
     fn blob(level: u8, bytes: u32, sealed: i32) -> BlobIndex {
-        let span = Span { min: Timestamp(0), max: Timestamp(0) };
+        let span = ReadingSpan { min: Timestamp(0), max: Timestamp(0) };
         BlobIndex { count: 1, bytes, span, sealed, level, devices: SliceDevices::default(), inline: None }
     }
 

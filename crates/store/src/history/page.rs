@@ -7,12 +7,12 @@ use crate::port::{Page, ReadingKey};
 
 /// The times of some readings, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct ReadingSpan {
     pub(crate) min: Timestamp,
     pub(crate) max: Timestamp,
 }
 
-impl Span {
+impl ReadingSpan {
     /// The span of no readings.
     pub(crate) const EMPTY: Self = Self { min: Timestamp::MAX, max: Timestamp(i64::MIN) };
 
@@ -50,8 +50,8 @@ impl ReadingPage {
     }
 
     /// The times that may still be on the page: a source outside need not be read.
-    pub(crate) fn open_span(&self) -> Span {
-        let mut span = Span { min: self.page.from, max: Timestamp(self.page.to.0.saturating_sub(1)) };
+    pub(crate) fn open_span(&self) -> ReadingSpan {
+        let mut span = ReadingSpan { min: self.page.from, max: Timestamp(self.page.to.0.saturating_sub(1)) };
         let full = self.found.len() >= self.page.limit;
         let worst = self.found.last().filter(|_| full).map(|reading| reading.ts);
         let after = self.page.after.map(|after| after.ts);
@@ -62,7 +62,7 @@ impl ReadingPage {
     }
 
     /// Whether a source with these times may hold something for the page.
-    pub(crate) fn wants(&self, source: Span) -> bool {
+    pub(crate) fn wants(&self, source: ReadingSpan) -> bool {
         let open = self.open_span();
         self.page.limit > 0 && open.min <= open.max && source.meets(open)
     }

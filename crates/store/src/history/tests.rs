@@ -103,7 +103,7 @@ fn merged_blobs_hold_the_same_readings() {
 #[test]
 fn a_device_is_read_without_the_others() {
     struct Counted<'a>(&'a [u8], &'a RefCell<BTreeSet<usize>>);
-    impl Source for Counted<'_> {
+    impl BlobSource for Counted<'_> {
         type Error = crate::codec::CodecError;
         fn blob_bytes(&self) -> usize {
             self.0.len()
@@ -250,7 +250,7 @@ fn page_of(
 ) -> Vec<Reading> {
     let mut result = ReadingPage::new(page);
     for (at, source) in sources.iter().enumerate() {
-        let mut span = Span::EMPTY;
+        let mut span = ReadingSpan::EMPTY;
         source.iter().for_each(|reading| span.cover(reading.reading.ts));
         if !result.wants(span) {
             *skipped += 1;

@@ -10,7 +10,7 @@ use records::{
     TaskRecord, TaskState,
 };
 
-use crate::change::{Change, Prepared, SlotSign};
+use crate::change::{PreparedBatch, SlotSign, TableChange};
 use crate::codec::key::{self, JOB_BYTES, TableKey};
 use crate::codec::{Stored, rows_of_command};
 use crate::key_range::KeyRange;
@@ -32,7 +32,7 @@ pub(super) struct MemoryPartition {
 }
 
 impl MemoryPartition {
-    pub(super) fn apply(&mut self, batch: Prepared) {
+    pub(super) fn apply(&mut self, batch: PreparedBatch) {
         let before = std::mem::replace(&mut self.head, batch.head).kept_from;
         let mut changes = VecDeque::from(batch.changes);
         while let Some(change) = changes.pop_front() {
@@ -69,14 +69,16 @@ impl MemoryPartition {
         Arc::make_mut(self.tables.entry(table).or_default())
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: TableChange) {
         match change {
             // a deleted device is swept at once
-            Change::Put { table: Table::Deleted, .. } => {}
-            Change::Put { table, key, value } => drop(self.rows_mut(table).insert(key, Arc::from(value))),
-            Change::Delete { table, key } => drop(self.rows_mut(table).remove(&key)),
-            Change::Sign(sign) => self.sign(sign),
-            Change::DropDevice(slot) => self.drop_device(slot),
+            TableChange::Put { table: Table::Deleted, .. } => {}
+            TableChange::Put { table, key, value } => {
+                drop(self.rows_mut(table).insert(key, Arc::from(value)))
+            }
+            TableChange::Delete { table, key } => drop(self.rows_mut(table).remove(&key)),
+            TableChange::Sign(sign) => self.sign(sign),
+            TableChange::DropDevice(slot) => self.drop_device(slot),
         }
     }
 
@@ -123,21 +125,23 @@ impl MemoryPartition {
 
     /// Panics on what the port does not allow of jobs, dead letters, answers and open commands:
     /// other stores would keep rows that lead nowhere. `rest` are the changes that follow.
-    fn assert_allowed(&self, change: &Change, rest: &VecDeque<Change>) {
+    fn assert_allowed(&self, change: &TableChange, rest: &VecDeque<TableChange>) {
         match change {
-            Change::Put { table, key, value } => self.assert_may_put(*table, key, value),
-            Change::Delete { table: Table::JobHeads, key } => self.assert_not_parked(key),
-            Change::Delete { table: Table::Parked, key } => {
+            TableChange::Put { table, key, value } => self.assert_may_put(*table, key, value),
+            TableChange::Delete { table: Table::JobHeads, key } => self.assert_not_parked(key),
+            TableChange::Delete { table: Table::Parked, key } => {
                 assert!(self.get(Table::Parked, key).is_some(), "{key:?} is parked");
                 self.assert_as_put::<ParkedJob>(key, rest);
             }
-            Change::Delete { table: Table::OpenCommands, key } => {
+            TableChange::Delete { table: Table::OpenCommands, key } => {
                 self.assert_as_put::<OpenCommand>(key, rest);
             }
-            Change::Delete { table: Table::Tasks, key } => self.assert_as_put::<TaskRecord>(key, rest),
-            Change::Delete { table: Table::TaskStates, key } => self.assert_as_put::<TaskState>(key, rest),
-            Change::Delete { table: Table::Picks, key } => self.assert_as_put::<Pick>(key, rest),
-            Change::Delete { .. } | Change::Sign(_) | Change::DropDevice(_) => {}
+            TableChange::Delete { table: Table::Tasks, key } => self.assert_as_put::<TaskRecord>(key, rest),
+            TableChange::Delete { table: Table::TaskStates, key } => {
+                self.assert_as_put::<TaskState>(key, rest)
+            }
+            TableChange::Delete { table: Table::Picks, key } => self.assert_as_put::<Pick>(key, rest),
+            TableChange::Delete { .. } | TableChange::Sign(_) | TableChange::DropDevice(_) => {}
         }
     }
 
@@ -174,12 +178,12 @@ impl MemoryPartition {
     }
 
     /// The deletion of a record that is there names every row by which it is found.
-    fn assert_as_put<R: Placed>(&self, key: &[u8], rest: &VecDeque<Change>) {
+    fn assert_as_put<R: Placed>(&self, key: &[u8], rest: &VecDeque<TableChange>) {
         let Some(row) = self.get(R::TABLE, key) else { return };
         let record = R::from_row(row).expect("it was encoded here");
         let mut named = rest.iter();
         index_rows::<R>(&record.place(), |place, key, _| {
-            let is_named = matches!(named.next(), Some(Change::Delete { table, key: other }) if (*table, other) == (place, &key));
+            let is_named = matches!(named.next(), Some(TableChange::Delete { table, key: other }) if (*table, other) == (place, &key));
             assert!(is_named, "{} is deleted as it was put: {place:?} {key:?}", R::NAME);
         });
     }

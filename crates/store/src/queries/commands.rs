@@ -12,9 +12,9 @@ use records::{
     FinishedCommand, OpenCommand, TimelineEntry, TimelineEntryKey,
 };
 
-use super::feeds::{Deleted, Feed};
+use super::feeds::{Deleted, TableRange};
 use super::index_of;
-use crate::codec::key::{self, Moment, TableKey};
+use crate::codec::key::{self, FeedPlace, TableKey};
 use crate::key_range::KeyRange;
 use crate::port::{Page, StoreError, View};
 use crate::table::Table;
@@ -48,8 +48,8 @@ impl dyn View + '_ {
             return Ok(Vec::new());
         }
         let feed = match device {
-            Some(slot) => Feed::of(Table::CommandsByDevice, &key::slot(slot), page),
-            None => Feed::of(Table::Commands, &[], page),
+            Some(slot) => TableRange::of(Table::CommandsByDevice, &key::slot(slot), page),
+            None => TableRange::of(Table::Commands, &[], page),
         };
         let mut commands = Vec::new();
         for found in feed.records::<Command>(self)? {
@@ -154,7 +154,7 @@ impl dyn View + '_ {
         limit: usize,
     ) -> Result<Vec<OpenCommand>, StoreError> {
         let index = index_of::<OpenCommand>(Table::CommandsByDue);
-        let last = after.map(|(due, key)| Moment::from(key).below(&key::time(due)));
+        let last = after.map(|(due, key)| FeedPlace::from(key).below(&key::time(due)));
         let rows = self.rows(index.table, up_to(until).after(last), true)?;
         let named = |(key, value): (TableKey, Vec<u8>)| self.surely_named(index, &key, &value);
         self.of_devices(rows.map(|row| row.and_then(named)), limit, |open: &OpenCommand| open.slot)
@@ -219,11 +219,11 @@ impl dyn View + '_ {
             return Ok(Vec::new());
         }
         let page = page.kept_from(self.head().kept_from.events);
-        Feed::of(Table::Timeline, &key::slot(slot), page).records(self)?.take(page.limit).collect()
+        TableRange::of(Table::Timeline, &key::slot(slot), page).records(self)?.take(page.limit).collect()
     }
 }
 
 /// The rows whose keys begin with a time up to this one.
 fn up_to(until: Timestamp) -> KeyRange {
-    KeyRange { low: Bound::Unbounded, high: Bound::Included(Moment::LAST.below(&key::time(until))) }
+    KeyRange { low: Bound::Unbounded, high: Bound::Included(FeedPlace::LAST.below(&key::time(until))) }
 }

@@ -10,7 +10,7 @@ use records::{
 };
 
 use super::index_of;
-use crate::codec::key::{self, Moment, TableKey};
+use crate::codec::key::{self, FeedPlace, TableKey};
 use crate::key_range::KeyRange;
 use crate::port::{FeedFilter, Page, StoreError, View};
 use crate::record::Record;
@@ -33,8 +33,8 @@ impl dyn View + '_ {
             return Ok(Vec::new());
         }
         let feed = match whose.device {
-            Some(slot) => Feed::of(Table::EventsByDevice, &key::slot(slot), page),
-            None => Feed::of(Table::Events, &[], page),
+            Some(slot) => TableRange::of(Table::EventsByDevice, &key::slot(slot), page),
+            None => TableRange::of(Table::Events, &[], page),
         };
         let mut events = Vec::new();
         for found in feed.records::<Event>(self)? {
@@ -59,9 +59,11 @@ impl dyn View + '_ {
     ) -> Result<Vec<Delivery>, StoreError> {
         let page = page.kept_from(self.head().kept_from.deliveries);
         let feed = match (whose.device, whose.client) {
-            (Some(slot), _) => Feed::of(Table::DeliveriesByDevice, &key::slot(slot), page),
-            (None, Some(client)) => Feed::of(Table::DeliveriesByClient, &key::incarnation(client), page),
-            (None, None) => Feed::of(Table::Deliveries, &[], page),
+            (Some(slot), _) => TableRange::of(Table::DeliveriesByDevice, &key::slot(slot), page),
+            (None, Some(client)) => {
+                TableRange::of(Table::DeliveriesByClient, &key::incarnation(client), page)
+            }
+            (None, None) => TableRange::of(Table::Deliveries, &[], page),
         };
         let mut deliveries = Vec::new();
         for found in feed.records::<Delivery>(self)? {
@@ -101,7 +103,7 @@ impl dyn View + '_ {
 
     /// Refused reports, ordered by [`QuarantineKey`].
     pub fn quarantined(&self, page: Page<QuarantineKey>) -> Result<Vec<Quarantined>, StoreError> {
-        Feed::of(Table::Quarantine, &[], page).records(self)?.take(page.limit).collect()
+        TableRange::of(Table::Quarantine, &[], page).records(self)?.take(page.limit).collect()
     }
 
     /// One refused report.
@@ -141,16 +143,16 @@ impl<'a> Deleted<'a> {
 }
 
 /// Which part of which table.
-pub(super) struct Feed {
+pub(super) struct TableRange {
     table: Table,
     range: Option<KeyRange>,
     ascending: bool,
 }
 
-impl Feed {
+impl TableRange {
     /// The part that a page may hold; `prefix` is what an index is by.
-    pub(super) fn of<K: Copy + Into<Moment>>(table: Table, prefix: &[u8], page: Page<K>) -> Self {
-        let first_at = |at: Timestamp| Moment::first_at(at).below(prefix);
+    pub(super) fn of<K: Copy + Into<FeedPlace>>(table: Table, prefix: &[u8], page: Page<K>) -> Self {
+        let first_at = |at: Timestamp| FeedPlace::first_at(at).below(prefix);
         let mut low = Bound::Included(first_at(page.from));
         let mut high = Bound::Excluded(first_at(page.to));
         if let Some(after) = page.after.map(|after| after.into().below(prefix)) {

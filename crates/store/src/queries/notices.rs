@@ -3,8 +3,8 @@
 use base::Incarnation;
 use records::{Notice, NoticeKey, NoticePost};
 
-use super::feeds::Feed;
-use crate::codec::key::{self, Moment};
+use super::feeds::TableRange;
+use crate::codec::key::{self, FeedPlace};
 use crate::key_range::KeyRange;
 use crate::port::{Page, StoreError, View};
 use crate::table::Table;
@@ -17,7 +17,7 @@ impl dyn View + '_ {
         page: Page<NoticeKey>,
         keep: &dyn Fn(&Notice) -> bool,
     ) -> Result<Vec<Notice>, StoreError> {
-        let found = Feed::of(Table::Notices, &[], page).records::<Notice>(self)?;
+        let found = TableRange::of(Table::Notices, &[], page).records::<Notice>(self)?;
         found.filter(|notice| notice.as_ref().map_or(true, keep)).take(page.limit).collect()
     }
 
@@ -33,7 +33,7 @@ impl dyn View + '_ {
         limit: usize,
     ) -> Result<Vec<NoticePost>, StoreError> {
         let place =
-            |(client, at): (Incarnation, NoticeKey)| Moment::from(at).below(&key::incarnation(client));
+            |(client, at): (Incarnation, NoticeKey)| FeedPlace::from(at).below(&key::incarnation(client));
         self.records(KeyRange::of(&[]).after(after.map(place)), true)?.take(limit).collect()
     }
 }

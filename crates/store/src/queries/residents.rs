@@ -10,7 +10,7 @@ use records::{
 };
 
 use crate::codec::key::TableKey;
-use crate::codec::{CodecError, Reader};
+use crate::codec::{ByteReader, CodecError};
 use crate::key_range::KeyRange;
 use crate::port::{DeviceResident, QueueResident, SeenSlice, StoreError, View};
 use crate::record::Record;
@@ -113,7 +113,7 @@ impl States {
 
 /// The slot that a row's key is.
 fn slot_of(key: &[u8]) -> Result<DeviceSlot, CodecError> {
-    let mut reader = Reader::new(key);
+    let mut reader = ByteReader::new(key);
     let slot = u32::from_be_bytes(reader.array("a slot")?);
     reader.end().map(|()| DeviceSlot(slot))
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use syn::Item;
-use tidy::rust::{self, Source};
+use tidy::rust::{self, SourceFile};
 use tidy::{comments, copies, names, tree};
 
 /// Columns of a comment, and of a line of a page that is no table.
@@ -74,7 +74,7 @@ fn at(path: &Path, line: usize) -> String {
     format!("{}:{line}", path.display())
 }
 
-fn wide_lines(sources: &[Source]) -> Found {
+fn wide_lines(sources: &[SourceFile]) -> Found {
     let mut offences = Vec::new();
     for source in sources {
         let wide =
@@ -90,7 +90,7 @@ fn wide_lines(sources: &[Source]) -> Found {
     by_crate(offences)
 }
 
-fn sentences_over(words_max: usize, sources: &[Source]) -> Found {
+fn sentences_over(words_max: usize, sources: &[SourceFile]) -> Found {
     let mut offences = Vec::new();
     for source in sources {
         let long = comments::sentences_of_comments(&source.text);
@@ -107,7 +107,7 @@ fn sentences_over(words_max: usize, sources: &[Source]) -> Found {
 }
 
 /// Types of product code with a name that another has too, each but the first in order of path.
-fn shared_names(sources: &[Source]) -> Found {
+fn shared_names(sources: &[SourceFile]) -> Found {
     let mut names: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for source in sources.iter().filter(|source| !source.is_test_code && is_product(source)) {
         for name in type_names(&source.syntax.items) {
@@ -122,7 +122,7 @@ fn shared_names(sources: &[Source]) -> Found {
     }))
 }
 
-fn is_product(source: &Source) -> bool {
+fn is_product(source: &SourceFile) -> bool {
     source.path.iter().nth(2).is_some_and(|folder| folder == "src")
 }
 
@@ -144,7 +144,7 @@ fn type_names(items: &[Item]) -> Vec<String> {
 
 /// What has a name that was given up: types, traits, modules, functions, fields and variants, of
 /// tests too, and files of the console.
-fn old_names(sources: &[Source]) -> Found {
+fn old_names(sources: &[SourceFile]) -> Found {
     let mut offences = Vec::new();
     for source in sources {
         let items = names::declared_names(source).into_iter();
@@ -175,7 +175,7 @@ fn other_module_style() -> Found {
     }))
 }
 
-fn copied_lines(sources: &[Source]) -> Found {
+fn copied_lines(sources: &[SourceFile]) -> Found {
     let found = copies::copies(sources).into_iter();
     by_crate(found.map(|(pair, line)| {
         let place = pair.other.iter().nth(1).map(|name| name.to_string_lossy().into_owned());

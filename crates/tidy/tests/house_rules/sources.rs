@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use tidy::rust::{self, Source};
+use tidy::rust::{self, SourceFile};
 use tidy::{assert_none, tree};
 
 /// A longer file wants to be two.
@@ -50,7 +50,7 @@ const WORDS_OF_MACHINES: [&str; 14] = [
     "stream",
 ];
 
-fn offenders(offends: impl Fn(&Source) -> bool + Send + 'static) -> Vec<String> {
+fn offenders(offends: impl Fn(&SourceFile) -> bool + Send + 'static) -> Vec<String> {
     rust::of_sources(move |sources| {
         let offenders = sources.iter().filter(|source| offends(source));
         offenders.map(|source| source.path.display().to_string()).collect()
@@ -64,7 +64,7 @@ fn every_module_begins_by_saying_what_it_is_for() {
 
 #[test]
 fn no_file_is_too_long() {
-    let limit = |source: &Source| if source.is_test_code { TEST_LINES_MAX } else { LINES_MAX };
+    let limit = |source: &SourceFile| if source.is_test_code { TEST_LINES_MAX } else { LINES_MAX };
     let rule = format!("at most {LINES_MAX} lines, {TEST_LINES_MAX} of tests");
     assert_none(&rule, &offenders(move |source| source.text.lines().count() > limit(source)));
 }
@@ -75,13 +75,13 @@ fn every_file_is_compiled() {
         sources.iter().flat_map(rust::declared_files).map(|file| file.path).collect()
     });
     let is_dead =
-        move |source: &Source| !rust::is_target_root(&source.path) && !declared.contains(&source.path);
+        move |source: &SourceFile| !rust::is_target_root(&source.path) && !declared.contains(&source.path);
     assert_none("a `mod` leads to every file", &offenders(is_dead));
 }
 
 #[test]
 fn modules_are_named_for_what_is_inside() {
-    let named_emptily = |source: &Source| {
+    let named_emptily = |source: &SourceFile| {
         let mut parts = source.path.iter().map(|part| part.to_string_lossy());
         parts.any(|part| EMPTY_NAMES.contains(&part.trim_end_matches(".rs")))
     };
@@ -96,7 +96,7 @@ fn rules_know_no_clock_no_file_and_no_thread() {
                 == forbidden.len()
         })
     };
-    let offends = move |source: &Source| {
+    let offends = move |source: &SourceFile| {
         PURE_CRATES.contains(&source.crate_name())
             && !source.is_test_code
             && source.path.iter().nth(2).is_some_and(|folder| folder == "src")
@@ -107,7 +107,7 @@ fn rules_know_no_clock_no_file_and_no_thread() {
 
 #[test]
 fn the_table_engine_is_known_to_one_module() {
-    let knows = |source: &&Source| {
+    let knows = |source: &&SourceFile| {
         rust::paths(source).iter().any(|path| path.first().is_some_and(|first| first == "redb"))
     };
     let modules: BTreeSet<_> =
@@ -121,7 +121,7 @@ fn the_table_engine_is_known_to_one_module() {
 
 /// Crate and module of a file, two levels deep, so that `store/embedded/tables.rs` and
 /// `store/embedded/tables/x.rs` are one.
-fn top_module(source: &Source) -> String {
+fn top_module(source: &SourceFile) -> String {
     let below_src = source.path.iter().skip(3).take(2).map(|part| part.to_string_lossy());
     let module: Vec<_> = below_src.map(|part| part.trim_end_matches(".rs").to_owned()).collect();
     format!("{}/{}", source.crate_name(), module.join("/"))
@@ -132,7 +132,7 @@ fn the_engine_sees_only_the_port_of_the_store() {
     let port = tree::read("crates/store/src/lib.rs".as_ref());
     assert!(port.contains("pub mod port;"), "the port is a module of its own");
     let hidden = ["embedded", "memory"];
-    let offends = move |source: &Source| {
+    let offends = move |source: &SourceFile| {
         let behind = |path: &Vec<String>| {
             path.first().is_some_and(|first| first == "store")
                 && path.get(1).is_some_and(|second| hidden.contains(&second.as_str()))
@@ -154,7 +154,7 @@ fn the_kernel_of_the_engine_names_no_machine() {
         // A name alone may be that of a variable.
         (is_above && path.len() > 1) || leaves
     };
-    let offends = move |source: &Source| {
+    let offends = move |source: &SourceFile| {
         // The folder, and the file beside it.
         source.path.with_extension("").starts_with("crates/engine/src/kernel")
             && (rust::paths(source).iter().any(reaches_out)

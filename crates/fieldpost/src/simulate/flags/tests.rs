@@ -24,7 +24,7 @@ fn without_flags_a_hundred_locks_report_over_mqtt_to_this_machine() {
     assert_eq!((order.devices.count(), order.devices.kind(), order.connections), (100, "lock", 16));
     assert_eq!((order.reports_per_second, order.end.after), (USUAL_RATE, Some(USUAL_DURATION)));
     let (registry, _) = order.registering.expect("devices are registered");
-    assert_eq!((registry.to_string().as_str(), order.payload), (HTTP_URL, Payload::Dated));
+    assert_eq!((registry.to_string().as_str(), order.payload), (HTTP_URL, PayloadFormat::Dated));
 }
 
 #[test]
@@ -39,10 +39,10 @@ fn the_scheme_of_the_url_is_the_way_in_and_http_is_the_registry_too() {
 fn an_interval_is_a_rate_and_reports_need_no_duration() {
     let order = order("--devices 50 --interval 10s --reports 7 --no-register").expect("a right line");
     assert_eq!(order.reports_per_second, 5.0);
-    assert_eq!(order.end, End { reports: Some(7), after: None });
+    assert_eq!(order.end, TimetableEnd { reports: Some(7), after: None });
     assert!(order.registering.is_none());
     let both = self::order("--reports 7 --duration 2s").expect("a right line");
-    assert_eq!(both.end, End { reports: Some(7), after: Some(Duration::from_secs(2)) });
+    assert_eq!(both.end, TimetableEnd { reports: Some(7), after: Some(Duration::from_secs(2)) });
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn behaviour_and_dialect_are_taken_over() {
     assert_eq!(order.profile, profile);
     let dialect = MqttDialect { version: MqttVersion::V311, qos: Qos::ExactlyOnce, in_flight: 100 };
     assert_eq!(order.way, Way::MqttAs(dialect));
-    assert!(matches!(order.payload, Payload::Identified { .. }));
+    assert!(matches!(order.payload, PayloadFormat::Identified { .. }));
     assert_eq!(order.access.login.as_ref().map(|login| login.name.as_str()), Some("gate"));
     assert!(!format!("{order:?}").contains("secret"));
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{BasicProperties, Channel, Confirmation};
 use serde_json::{Value, json};
-use simulator::api_client::Api;
-use simulator::server::{Server, Site};
+use simulator::api_client::ApiClient;
+use simulator::server::{RunningServer, Site};
 use tokio::time::{interval, timeout};
 
 use crate::rabbitmq::{RabbitMq, url_at};
@@ -23,9 +23,9 @@ pub(super) const METERS: [&str; 4] = ["m1", "m2", "m3", "m4"];
 
 /// A server that consumes a queue of its own.
 pub(super) struct Rig {
-    pub(super) api: Api,
+    pub(super) api: ApiClient,
     pub(super) site: Site,
-    pub(super) server: Option<Server>,
+    pub(super) server: Option<RunningServer>,
 }
 
 impl Rig {
@@ -39,7 +39,7 @@ impl Rig {
         let settings = [&amqp, settings].concat();
         let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings).expect("a directory");
         let server = Some(site.start(PATIENCE).await.expect("a server"));
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         let rig = Self { api, site, server };
         rig.register("0xA", &json!({"kind": "lock"})).await;
         for meter in METERS {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use simulator::endpoint::Endpoint;
-use simulator::server::{Server, Site};
+use simulator::server::{RunningServer, Site};
 
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_fieldpost");
 pub(crate) struct Rig {
     url: String,
     site: Site,
-    server: Option<Server>,
+    server: Option<RunningServer>,
 }
 
 /// How a run of the program ended.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fieldpost_client::{CancellationToken, Client, Error, Event, Failure, Job, Queue, QueueOverview, Worker};
 use serde_json::Value;
 use simulator::endpoint::Endpoint;
-use simulator::server::{Server, Site};
+use simulator::server::{RunningServer, Site};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -21,7 +21,7 @@ pub(crate) struct Rig {
     pub(crate) client: Client,
     url: String,
     site: Site,
-    server: Option<Server>,
+    server: Option<RunningServer>,
 }
 
 impl Rig {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use simulator::server::{Server, Site};
+use simulator::server::{RunningServer, Site};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -38,7 +38,7 @@ const TOKENS: &[(&str, &str)] = &[
 pub(crate) struct Guarded {
     site: Site,
     folder: tempfile::TempDir,
-    server: Option<Server>,
+    server: Option<RunningServer>,
 }
 
 impl Guarded {

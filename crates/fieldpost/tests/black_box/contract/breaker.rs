@@ -1,7 +1,7 @@
 //! Receivers that keep failing: spared, and told everything as soon as they take something.
 
 use serde_json::{Value, json};
-use simulator::receiver::{Behaviour, Ledger, Receiver, Retain};
+use simulator::receiver::{Behaviour, Ledger, Retain, WebhookReceiver};
 use simulator::wire_time;
 
 use crate::contract::rig::{PATIENCE, Rig, each};
@@ -23,7 +23,7 @@ async fn one_at_a_time(settings: &[(&str, &str)]) -> (Rig, Vec<String>) {
 }
 
 /// The receiver of a client that is linked to all of them.
-async fn failing_receiver(rig: &Rig, devices: &[String]) -> Receiver {
+async fn failing_receiver(rig: &Rig, devices: &[String]) -> WebhookReceiver {
     let ids: Vec<&str> = devices.iter().map(String::as_str).collect();
     let mut receiver = rig.receiver("acme", &ids).await;
     receiver.behave(Behaviour::Failing(503)).await;
@@ -106,7 +106,7 @@ async fn a_client_with_another_url_is_told_at_once() {
     report_all(&rig, &devices, 1).await;
     old.until(PATIENCE, arrived(FAILED_IN_A_ROW)).await.expect("tried");
 
-    let new = Receiver::open(Retain::Everything).expect("a port");
+    let new = WebhookReceiver::open(Retain::Everything).expect("a port");
     rig.api.patch("/v1/clients/acme", &json!({"url": new.url()})).await.expect("changed");
     new.until(PATIENCE, arrived(DEVICES - FAILED_IN_A_ROW)).await.expect("told without a pause of an hour");
     assert_eq!(old.counts().arrivals, FAILED_IN_A_ROW as u64, "nothing more was tried at the old place");

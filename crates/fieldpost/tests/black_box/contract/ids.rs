@@ -6,7 +6,7 @@ use std::path::Path;
 use rumqttc::{AsyncClient, Event, MqttOptions, Packet, QoS};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::server::Site;
 use tokio::time::timeout;
 
@@ -132,7 +132,7 @@ async fn mqtt_topics_and_logins_know_them() {
     let with_file = format!("exec \"$@\" --config {}", file.display());
     site.start_through(["sh", "-c", &with_file, "sh"]);
     let server = site.start(PATIENCE).await.expect("ready");
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     for id in [MAC, SERIAL, UUID] {
         let _device: Value = api.post("/v1/devices", &json!({"id": id})).await.expect("registered");
     }

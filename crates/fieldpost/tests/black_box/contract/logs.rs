@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use simulator::server::{Server, Site};
+use simulator::server::{RunningServer, Site};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
@@ -32,7 +32,7 @@ fn check_line(line: &str, parts: &[&str]) {
 }
 
 /// With one token, `ops`, that may only report.
-async fn guarded() -> (Site, Server, tempfile::TempDir) {
+async fn guarded() -> (Site, RunningServer, tempfile::TempDir) {
     use sha2::Digest;
     let folder = tempfile::tempdir().expect("a folder");
     let digest: String = sha2::Sha256::digest("secret").iter().map(|byte| format!("{byte:02x}")).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use simulator::receiver::{Behaviour, EventKind, Ledger, Receiver, Retain};
+use simulator::receiver::{Behaviour, DeviceEventKind, Ledger, Retain, WebhookReceiver};
 use simulator::wire_time;
 use tokio::net::TcpListener;
 
@@ -14,7 +14,7 @@ fn arrived(count: u64) -> impl Fn(&Ledger) -> bool {
 }
 
 /// A lock and the receiver of its client.
-async fn lock(rig: &Rig) -> Receiver {
+async fn lock(rig: &Rig) -> WebhookReceiver {
     rig.device(&json!({"id": "0xA", "address": "Küstenstraße 7"})).await;
     rig.receiver("acme", &["0xA"]).await
 }
@@ -70,7 +70,7 @@ async fn what_was_not_told_is_folded_into_the_next() {
     assert_eq!(each(&deliveries, "attempt_count"), [1, 1, 1, 1]);
     let latest = receiver.ledger().latest("0xA").expect("told").notification.clone();
     assert_eq!((latest.sequence, latest.skipped, latest.previous), (4, 3, Value::Null));
-    assert_eq!(latest.types, [EventKind::Changed; 4]);
+    assert_eq!(latest.types, [DeviceEventKind::Changed; 4]);
     rig.report("0xA", 1).await;
     receiver.until(PATIENCE, arrived(5)).await.expect("told");
     let latest = receiver.ledger().latest("0xA").expect("told").notification.clone();
@@ -131,7 +131,7 @@ async fn attempts_are_repeated_later_and_later_with_the_same_bytes_and_then_give
 async fn anything_but_2xx_is_a_failure() {
     let rig = Rig::start_telling(&[]).await;
     let mut receiver = lock(&rig).await;
-    let elsewhere = Receiver::open(Retain::Everything).expect("a port");
+    let elsewhere = WebhookReceiver::open(Retain::Everything).expect("a port");
     for (count, (behaviour, status)) in (1..).zip([
         (Behaviour::Redirecting(elsewhere.url()), 302),
         (Behaviour::Failing(404), 404),
@@ -174,7 +174,8 @@ async fn the_url_and_the_link_are_read_at_each_attempt() {
     let settings = [("FIELDPOST_NOTIFY__RETRY_BASE", "100ms"), ("FIELDPOST_NOTIFY__MAX_ATTEMPTS", "1000")];
     let rig = Rig::start_telling(&settings).await;
     let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-    let (mut old, new) = (Receiver::open(Retain::Everything), Receiver::open(Retain::Everything));
+    let (mut old, new) =
+        (WebhookReceiver::open(Retain::Everything), WebhookReceiver::open(Retain::Everything));
     let (old, new) = (old.as_mut().expect("a port"), new.expect("a port"));
     for receiver in [&*old, &new] {
         receiver.trust(secret).expect("a secret");
@@ -189,7 +190,7 @@ async fn the_url_and_the_link_are_read_at_each_attempt() {
     old.until(PATIENCE, arrived(1)).await.expect("tried");
     rig.api.patch("/v1/clients/acme", &json!({"url": new.url()})).await.expect("changed");
     new.until(PATIENCE, arrived(1)).await.expect("told at the new place");
-    let id = |receiver: &Receiver| receiver.ledger().arrivals()[0].webhook_id.clone();
+    let id = |receiver: &WebhookReceiver| receiver.ledger().arrivals()[0].webhook_id.clone();
     assert_eq!(id(old), id(&new));
     assert_eq!(new.counts().forged, 0);
 

@@ -6,9 +6,9 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulator::api_client::Api;
-use simulator::receiver::{Receiver, Retain};
-use simulator::server::{Server, Site};
+use simulator::api_client::ApiClient;
+use simulator::receiver::{Retain, WebhookReceiver};
+use simulator::server::{RunningServer, Site};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -25,9 +25,9 @@ const NEVER: &str = "1h";
 
 /// A running server.
 pub(crate) struct Rig {
-    pub(crate) api: Api,
+    pub(crate) api: ApiClient,
     pub(crate) site: Site,
-    server: Option<Server>,
+    server: Option<RunningServer>,
 }
 
 /// Has the server of a site serve HTTP where it did before, whenever it is started again.
@@ -53,7 +53,7 @@ impl Rig {
     /// On a site that was prepared.
     pub(crate) async fn on(site: Site) -> Self {
         let server = site.start(PATIENCE).await.expect("a server");
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         Self { api, site, server: Some(server) }
     }
 
@@ -61,7 +61,7 @@ impl Rig {
     pub(crate) async fn launch(mut site: Site, launcher: impl IntoIterator<Item = String>) -> Self {
         site.start_through(launcher);
         let server = site.start(PATIENCE).await.expect("a server");
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         Self { api, site, server: Some(server) }
     }
 
@@ -150,8 +150,8 @@ impl Rig {
     }
 
     /// A receiver that trusts the client `id`, which is linked to `devices`.
-    pub(crate) async fn receiver(&self, id: &str, devices: &[&str]) -> Receiver {
-        let receiver = Receiver::open(Retain::Everything).expect("a port");
+    pub(crate) async fn receiver(&self, id: &str, devices: &[&str]) -> WebhookReceiver {
+        let receiver = WebhookReceiver::open(Retain::Everything).expect("a port");
         simulator::registration::register_client(&self.api, id, &receiver).await.expect("registered");
         for device in devices {
             self.api.put(&format!("/v1/devices/{device}/clients/{id}")).await.expect("linked");

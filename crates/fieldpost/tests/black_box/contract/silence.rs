@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use simulator::receiver::{Connection, EventKind, Ledger};
+use simulator::receiver::{ConnectionStatus, DeviceEventKind, Ledger};
 use simulator::wire_time;
 
 use crate::contract::rig::{PATIENCE, Rig, each, has_status};
@@ -24,7 +24,7 @@ async fn set_interval(rig: &Rig, interval: Option<&str>) {
     rig.api.patch("/v1/devices/0xA", &change).await.expect("changed");
 }
 
-fn told(kind: EventKind, sequence: u64) -> impl Fn(&Ledger) -> bool {
+fn told(kind: DeviceEventKind, sequence: u64) -> impl Fn(&Ledger) -> bool {
     move |ledger| {
         ledger.latest("0xA").is_some_and(|latest| {
             (latest.notification.kind, latest.notification.sequence) == (kind, sequence)
@@ -38,27 +38,33 @@ async fn a_loss_is_told_once_and_any_sign_of_life_ends_it() {
     rig.device(&json!({"id": "0xA", "report_interval": LONG})).await;
     let receiver = rig.receiver("acme", &["0xA"]).await;
     set_interval(&rig, None).await;
-    receiver.until(PATIENCE, told(EventKind::Lost, 1)).await.expect("lost though never seen");
+    receiver.until(PATIENCE, told(DeviceEventKind::Lost, 1)).await.expect("lost though never seen");
     let latest = receiver.ledger().latest("0xA").expect("told").notification.clone();
     assert_eq!(
         (latest.connection, latest.value, latest.previous),
-        (Connection::Lost, Value::Null, Value::Null)
+        (ConnectionStatus::Lost, Value::Null, Value::Null)
     );
     assert_eq!(rig.get("/v1/devices/0xA").await["state"]["last_seen_at"], Value::Null);
 
     set_interval(&rig, LONG).await;
     let refused = rig.json("POST", "/v1/reports", r#"{"device_id":"0xA","data":7}"#).await;
     assert_eq!(refused.status, 422, "refused, and a sign of life all the same");
-    receiver.until(PATIENCE, told(EventKind::Restored, 2)).await.expect("restored");
+    receiver.until(PATIENCE, told(DeviceEventKind::Restored, 2)).await.expect("restored");
 
     set_interval(&rig, None).await;
-    receiver.until(PATIENCE, told(EventKind::Lost, 3)).await.expect("lost again");
+    receiver.until(PATIENCE, told(DeviceEventKind::Lost, 3)).await.expect("lost again");
     set_interval(&rig, LONG).await;
     rig.report("0xA", 1).await;
-    receiver.until(PATIENCE, told(EventKind::Changed, 5)).await.expect("restored and changed by one report");
+    receiver
+        .until(PATIENCE, told(DeviceEventKind::Changed, 5))
+        .await
+        .expect("restored and changed by one report");
     let latest = receiver.ledger().latest("0xA").expect("told").notification.clone();
-    assert_eq!(latest.types, [EventKind::Restored, EventKind::Changed]);
-    assert_eq!((latest.skipped, latest.previous, latest.connection), (1, Value::Null, Connection::Online));
+    assert_eq!(latest.types, [DeviceEventKind::Restored, DeviceEventKind::Changed]);
+    assert_eq!(
+        (latest.skipped, latest.previous, latest.connection),
+        (1, Value::Null, ConnectionStatus::Online)
+    );
     assert_eq!(receiver.counts().arrivals, 4, "each loss once, and nothing of the replaced return");
 
     let deliveries = rig.deliveries("0xA", 5, has_status("delivered")).await;

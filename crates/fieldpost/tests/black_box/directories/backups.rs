@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hyper::StatusCode;
 use serde_json::json;
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::server::Site;
 
 use super::compare::difference;
@@ -40,7 +40,7 @@ async fn a_running_server_is_backed_up_and_restored_whole() {
     let server = site.start(PATIENCE).await.expect("ready");
     story::tell(&site).await;
     story::tell_late(&site, "late").await;
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     let held = queues::consume(&api, HOLDS, 1).await;
     let expect = contents::read(&site).await.expect("readable");
     let published = queues::keyed(&site.http).await;
@@ -63,7 +63,7 @@ async fn a_running_server_is_backed_up_and_restored_whole() {
     assert_eq!(difference(&expect, &found, ""), None);
     assert_eq!(queues::keyed(&restored.http).await, published, "the key is known");
     // who had a job shows in vain what another server gave
-    let api = Api::new(restored.http.clone(), PATIENCE);
+    let api = ApiClient::new(restored.http.clone(), PATIENCE);
     assert_eq!(queues::tell(&api, HOLDS, &held[0], "ack", json!({})).await, StatusCode::CONFLICT);
     let again = queues::consume(&api, HOLDS, 1).await;
     assert_eq!(queues::tell(&api, HOLDS, &again[0], "ack", json!({})).await, StatusCode::NO_CONTENT);

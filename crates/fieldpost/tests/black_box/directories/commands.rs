@@ -6,14 +6,14 @@
 
 use hyper::Method;
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 
 use super::story::PATIENCE;
 
 const LONG: &str = "3650d";
 
 /// Gives devices of the story commands.
-pub(crate) async fn fill(api: &Api) {
+pub(crate) async fn fill(api: &ApiClient) {
     answer(api).await;
     leave_open(api).await;
     wish(api).await;
@@ -21,7 +21,7 @@ pub(crate) async fn fill(api: &Api) {
 }
 
 /// Commands that have ended: done, refused, called off.
-async fn answer(api: &Api) {
+async fn answer(api: &ApiClient) {
     let done = json!({"payload": {"open": 1}, "origin": "plan 4", "key": "door", "priority": 5});
     send(api, "lockA", &done).await;
     ack(api, "lockA", true, &json!({"door": "open"})).await;
@@ -32,7 +32,7 @@ async fn answer(api: &Api) {
 }
 
 /// Commands that have not: with its device, held for a time, out of time one day, one of a key.
-async fn leave_open(api: &Api) {
+async fn leave_open(api: &ApiClient) {
     send(api, "cellar", &json!({"payload": "read", "run_timeout": LONG})).await;
     let with_it = poll(api, "cellar").await;
     let progress = json!({"message_id": with_it, "progress": {"percent": 40}});
@@ -47,14 +47,14 @@ async fn leave_open(api: &Api) {
 }
 
 /// An entry that a device has confirmed, and one that waits.
-async fn wish(api: &Api) {
+async fn wish(api: &ApiClient) {
     asked(api, Method::PUT, "/v1/devices/lockA/desired/volume", Some(&json!({"value": 7}))).await;
     ack(api, "lockA", true, &Value::Null).await;
     asked(api, Method::PUT, "/v1/devices/quiet/desired/card", Some(&json!({"value": "x"}))).await;
 }
 
 /// A rollout that is done, and one of which a device waits.
-async fn roll_out(api: &Api) {
+async fn roll_out(api: &ApiClient) {
     let begin = async |id: &str, body: Value| {
         asked(api, Method::PUT, &format!("/v1/rollouts/{id}"), Some(&body)).await;
     };
@@ -68,26 +68,26 @@ async fn roll_out(api: &Api) {
     let _known: Value = api.until("/v1/rollouts/waits", PATIENCE, is_known).await.expect("they are found");
 }
 
-async fn send(api: &Api, device: &str, command: &Value) -> String {
+async fn send(api: &ApiClient, device: &str, command: &Value) -> String {
     let path = format!("/v1/devices/{device}/commands");
     let sent: Value = api.post(&path, command).await.expect("sent");
     sent["id"].as_str().expect("an id").to_owned()
 }
 
 /// The device's next command.
-async fn poll(api: &Api, device: &str) -> String {
+async fn poll(api: &ApiClient, device: &str) -> String {
     let given: Value = api.get(&format!("/v1/devices/{device}/poll?wait=30s")).await.expect("a command");
     given["message_id"].as_str().expect("an id").to_owned()
 }
 
 /// A device polls, and answers.
-async fn ack(api: &Api, device: &str, ok: bool, result: &Value) {
+async fn ack(api: &ApiClient, device: &str, ok: bool, result: &Value) {
     let command = poll(api, device).await;
     let answer = json!({"message_id": command, "ok": ok, "result": result});
     asked(api, Method::POST, &format!("/v1/devices/{device}/ack"), Some(&answer)).await;
 }
 
-async fn asked(api: &Api, method: Method, path: &str, body: Option<&Value>) {
+async fn asked(api: &ApiClient, method: Method, path: &str, body: Option<&Value>) {
     let answer = api.any(method, path, body).await.expect("answered");
     assert!(answer.status.is_success(), "{path} is answered {}", answer.status);
 }

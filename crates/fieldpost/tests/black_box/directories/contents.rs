@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use simulator::api_client::{Api, ApiError};
+use simulator::api_client::{ApiClient, ApiError};
 use simulator::server::Site;
 
 use super::queues::STAYS;
@@ -29,7 +29,7 @@ pub(crate) async fn read(site: &Site) -> Result<Value, ApiError> {
 /// # Errors
 /// What the server refuses, or that it does not answer.
 pub(crate) async fn read_within(site: &Site, patience: Duration) -> Result<Value, ApiError> {
-    let api = Api::new(site.http.clone(), patience);
+    let api = ApiClient::new(site.http.clone(), patience);
     let mut found = json!({});
     for (name, path) in [
         ("clients", "/v1/clients"),
@@ -89,7 +89,7 @@ pub(crate) async fn read_within(site: &Site, patience: Duration) -> Result<Value
 }
 
 /// The queues that stay, with what is in them.
-async fn queues(api: &Api) -> Result<Value, ApiError> {
+async fn queues(api: &ApiClient) -> Result<Value, ApiError> {
     let mut found = json!({});
     for mut queue in api.list::<Value>(&format!("/v1/queues?namespace={STAYS}")).await? {
         let name = text(&queue["queue"]);

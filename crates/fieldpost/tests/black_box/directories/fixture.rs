@@ -10,7 +10,7 @@ use std::process::Command;
 
 use hyper::Method;
 use serde_json::Value;
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::server::Site;
 use tokio::time::timeout;
 
@@ -121,7 +121,7 @@ fn first_table_of_later(fixture: &Path) -> Option<&'static str> {
 /// Returns once all jobs of the queue that was deleted last are gone: none of them were when the
 /// server was killed.
 async fn the_deleted_queue_is_swept(site: &Site) {
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     let expect = format!("fieldpost_engine_jobs_total{{outcome=\"cancelled\"}} {LEAVING}\n");
     let swept = async {
         loop {

@@ -7,7 +7,7 @@
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::endpoint::Endpoint;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -26,7 +26,7 @@ const LONG: &str = "3650d";
 const CALLS: [usize; 2] = [1_000, 40];
 
 /// Fills queues.
-pub(crate) async fn fill(api: &Api, http: &Endpoint) {
+pub(crate) async fn fill(api: &ApiClient, http: &Endpoint) {
     publish_of_each_kind(api).await;
     keyed(http).await;
     reserve(api).await;
@@ -36,7 +36,7 @@ pub(crate) async fn fill(api: &Api, http: &Endpoint) {
 }
 
 /// Jobs that differ in what holds of them.
-async fn publish_of_each_kind(api: &Api) {
+async fn publish_of_each_kind(api: &ApiClient) {
     let leaving = (0..LEAVING).map(|turn| json!({"payload": turn, "delay": LONG})).collect::<Vec<_>>();
     publish(api, LEAVES, &json!({"jobs": leaving})).await;
     for job in [
@@ -71,7 +71,7 @@ pub(crate) async fn keyed(http: &Endpoint) -> Value {
 }
 
 /// Jobs that consumers have, one with what comes after it; and one that was given back.
-async fn reserve(api: &Api) {
+async fn reserve(api: &ApiClient) {
     let path = "/v1/queues/shop/mail";
     for job in [
         json!({"payload": "held", "tries": 2}),
@@ -89,7 +89,7 @@ async fn reserve(api: &Api) {
 }
 
 /// Jobs whose last try came to nothing, in either way.
-async fn fail(api: &Api) {
+async fn fail(api: &ApiClient) {
     let path = "/v1/queues/shop/letters";
     set_queue(api, path, &json!({"dead_max": 7, "dead_max_age": LONG})).await;
     publish(api, path, &json!({"payload": "given up", "group": "g", "alias": "free again"})).await;
@@ -105,7 +105,7 @@ async fn fail(api: &Api) {
 }
 
 /// Queues that are there for what they are set to.
-async fn set(api: &Api) {
+async fn set(api: &ApiClient) {
     let all = json!({"order": "lifo", "concurrency": 3, "rate": 2.5, "jobs_max": 100, "dead_max": 0, "dead_max_age": "1h"});
     set_queue(api, "/v1/queues/shop/sweets", &all).await;
     publish(api, "/v1/queues/shop/trucks", &json!({"payload": "waits"})).await;
@@ -115,7 +115,7 @@ async fn set(api: &Api) {
 
 /// More jobs than are in memory, some with aliases: those that wait for their time, and those that
 /// wait for a worker.
-async fn crowd(api: &Api) {
+async fn crowd(api: &ApiClient) {
     let mut turns = 0..;
     for size in CALLS {
         let turns: Vec<u32> = turns.by_ref().take(size).collect();
@@ -140,30 +140,36 @@ async fn crowd(api: &Api) {
 }
 
 /// Deletes the queue that leaves: what it held is swept from then on.
-pub(crate) async fn delete_the_leaving(api: &Api) {
+pub(crate) async fn delete_the_leaving(api: &ApiClient) {
     let deleted = api.any(Method::DELETE, LEAVES, None).await.expect("answered");
     assert_eq!(deleted.status, StatusCode::NO_CONTENT);
 }
 
-async fn publish(api: &Api, queue: &str, jobs: &Value) {
+async fn publish(api: &ApiClient, queue: &str, jobs: &Value) {
     let _published: Value = api.post(&format!("{queue}/jobs"), jobs).await.expect("published");
 }
 
 /// Jobs of a queue, for long.
-pub(crate) async fn consume(api: &Api, queue: &str, max: usize) -> Vec<Value> {
+pub(crate) async fn consume(api: &ApiClient, queue: &str, max: usize) -> Vec<Value> {
     let asked = json!({"max": max, "ttr": LONG});
     let answer: Value = api.post(&format!("/v1/queues/{queue}/consume"), &asked).await.expect("consumed");
     answer["jobs"].as_array().cloned().unwrap_or_default()
 }
 
 /// Tells what became of a job: `ack` or `release`; the status of the answer.
-pub(crate) async fn tell(api: &Api, queue: &str, job: &Value, what: &str, mut said: Value) -> StatusCode {
+pub(crate) async fn tell(
+    api: &ApiClient,
+    queue: &str,
+    job: &Value,
+    what: &str,
+    mut said: Value,
+) -> StatusCode {
     said["reservation"] = job["reservation"].clone();
     let path = format!("/v1/queues/{queue}/jobs/{}/{what}", job["id"].as_str().unwrap_or_default());
     api.any(Method::POST, &path, Some(&said)).await.expect("answered").status
 }
 
-async fn set_queue(api: &Api, queue: &str, settings: &Value) {
+async fn set_queue(api: &ApiClient, queue: &str, settings: &Value) {
     let set = api.any(Method::PUT, &format!("{queue}/settings"), Some(settings)).await.expect("answered");
     assert_eq!(set.status, StatusCode::NO_CONTENT);
 }

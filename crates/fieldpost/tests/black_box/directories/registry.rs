@@ -6,12 +6,12 @@
 
 use hyper::Method;
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 
 use super::story::PATIENCE;
 
 /// Begins operations, one of which is called off, and opens a portal.
-pub(crate) async fn fill(api: &Api) {
+pub(crate) async fn fill(api: &ApiClient) {
     let labels = json!({"round": "1"});
     let named = json!({"ids": ["lockA", "cellar", "nobody"]});
     let done = begin(api, &json!({"action": "devices.label", "filter": named, "labels": labels})).await;
@@ -33,7 +33,7 @@ pub(crate) async fn fill(api: &Api) {
 }
 
 /// Begins an operation; its path.
-async fn begin(api: &Api, operation: &Value) -> String {
+async fn begin(api: &ApiClient, operation: &Value) -> String {
     let begun: Value = api.post("/v1/operations", operation).await.expect("begun");
     format!("/v1/operations/{}", begun["id"].as_str().expect("an id"))
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use simulator::api_client::Api;
-use simulator::receiver::{Behaviour, Receiver, Retain};
+use simulator::api_client::ApiClient;
+use simulator::receiver::{Behaviour, Retain, WebhookReceiver};
 use simulator::server::Site;
 
 use super::{commands, queues, registry, streams};
@@ -41,9 +41,9 @@ pub(crate) const SETTINGS: [(&str, &str); 15] = [
 
 /// Fills the server of `site`.
 pub(crate) async fn tell(site: &Site) {
-    let api = Api::new(site.http.clone(), PATIENCE);
-    let up = Receiver::open(Retain::Latest).expect("listens");
-    let mut failing = Receiver::open(Retain::Latest).expect("listens");
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
+    let up = WebhookReceiver::open(Retain::Latest).expect("listens");
+    let mut failing = WebhookReceiver::open(Retain::Latest).expect("listens");
     failing.behave(Behaviour::Failing(500)).await;
     register(&api, &up.url(), &failing.url()).await;
     report(&api).await;
@@ -56,13 +56,13 @@ pub(crate) async fn tell(site: &Site) {
 
 /// Reports that no checkpoint has seen yet, one batch each.
 pub(crate) async fn tell_late(site: &Site, tag: &str) {
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     for turn in 0..6 {
         accepted(&api, &[json!({"device_id": LATE, "data": turn % 2, "id": format!("{tag}-{turn}")})]).await;
     }
 }
 
-async fn register(api: &Api, up: &str, failing: &str) {
+async fn register(api: &ApiClient, up: &str, failing: &str) {
     for (id, url) in [("acme", up), ("held", failing)] {
         let client = json!({"id": id, "name": id, "url": url});
         let _client: Value = api.post("/v1/clients", &client).await.expect("registered");
@@ -84,7 +84,7 @@ async fn register(api: &Api, up: &str, failing: &str) {
     }
 }
 
-async fn report(api: &Api) {
+async fn report(api: &ApiClient) {
     accepted(
         api,
         &[json!({"device_id": "lockA", "data": 1, "id": "first"}), json!({"device_id": "gone", "data": 1})],
@@ -108,14 +108,14 @@ async fn report(api: &Api) {
     assert_eq!(refused.status, 404);
 }
 
-async fn accepted(api: &Api, reports: &[Value]) {
+async fn accepted(api: &ApiClient, reports: &[Value]) {
     let lines: String = reports.iter().map(|report| format!("{report}\n")).collect();
     let answer: Value = api.post_lines("/v1/reports", lines).await.expect("accepted");
     assert_eq!(answer["accepted"], reports.len(), "{answer}");
 }
 
 /// Until everything that was begun is at its end, or held.
-async fn settle(api: &Api) {
+async fn settle(api: &ApiClient) {
     let delivered = |list: &Value| list["items"].as_array().is_some_and(|items| items.len() >= 2);
     let path = "/v1/deliveries?client=acme&status=delivered";
     let pending = "/v1/deliveries?client=acme&status=pending";

@@ -4,7 +4,7 @@
 
 use hyper::Method;
 use serde_json::{Value, json};
-use simulator::api_client::{Api, ApiError};
+use simulator::api_client::{ApiClient, ApiError};
 
 use super::story::PATIENCE;
 
@@ -17,7 +17,7 @@ const CONTROL: &str = "/v1/queues/works/line1/control";
 const NOBODY: &str = "http://127.0.0.1:9";
 
 /// Fills a stream. Its blocks are kept for ever.
-pub(crate) async fn fill(api: &Api) {
+pub(crate) async fn fill(api: &ApiClient) {
     let settings =
         json!({"block": {"messages": 4, "age": "7d"}, "keep": {"age": null}, "unload_after": "1s"});
     let set = api.any(Method::PUT, &format!("{STREAM}/settings"), Some(&settings)).await.expect("answered");
@@ -40,7 +40,7 @@ pub(crate) async fn fill(api: &Api) {
 }
 
 /// Readers, copies to a node that is away, a lock, and what workers are told.
-async fn fill_around(api: &Api) {
+async fn fill_around(api: &ApiClient) {
     let put = async |path: &str, body: &Value| {
         let answer = api.any(Method::PUT, path, Some(body)).await.expect("answered");
         assert!(answer.status.is_success(), "{path}: {answer:?}");
@@ -65,7 +65,7 @@ async fn fill_around(api: &Api) {
 }
 
 /// Every stream with its messages.
-pub(crate) async fn read(api: &Api) -> Result<Value, ApiError> {
+pub(crate) async fn read(api: &ApiClient) -> Result<Value, ApiError> {
     let mut found = json!({});
     for stream in api.list::<Value>("/v1/streams").await? {
         let text = |name: &str| stream[name].as_str().unwrap_or_default().to_owned();

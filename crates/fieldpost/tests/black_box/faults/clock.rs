@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
-use simulator::api_client::{Api, ApiError};
+use simulator::api_client::{ApiClient, ApiError};
 use simulator::endpoint::Endpoint;
-use simulator::fleet::{Fleet, Keep, Payload, Plan, Way};
-use simulator::receiver::{Arrival, Behaviour, EventKind, Receiver, Retain};
+use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::receiver::{Arrival, Behaviour, DeviceEventKind, Retain, WebhookReceiver};
 use simulator::registration::register_locks;
-use simulator::server::{Server, ServerError, Site};
-use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
+use simulator::server::{RunningServer, ServerError, Site};
+use simulator::traffic::{DeviceIds, Dial, DoorLockProfile, DoorLocks};
 use simulator::wire_time::{format_ms, parse_ms};
 
 use crate::faults::wall_clock::{WallClock, time};
@@ -54,11 +54,11 @@ fn window(due: Duration, later_per_mille: u32) -> RangeInclusive<Duration> {
 struct Scene {
     site: Site,
     clock: WallClock,
-    server: Option<Server>,
-    api: Api,
-    told: Receiver,
-    failing: Receiver,
-    _steady: Fleet,
+    server: Option<RunningServer>,
+    api: ApiClient,
+    told: WebhookReceiver,
+    failing: WebhookReceiver,
+    _steady: ReportingFleet,
 }
 
 impl Scene {
@@ -70,10 +70,11 @@ impl Scene {
         site.set("FIELDPOST_DEVICES__RESTART_GRACE", "0s");
         let clock = WallClock::of(&mut site, RIGHT)?;
         let server = Some(site.start(PATIENCE).await?);
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         // They know no secret: webhooks are signed with the server's wall clock, which is not
         // theirs.
-        let (told, mut failing) = (Receiver::open(Retain::Everything)?, Receiver::open(Retain::Everything)?);
+        let (told, mut failing) =
+            (WebhookReceiver::open(Retain::Everything)?, WebhookReceiver::open(Retain::Everything)?);
         failing.behave(Behaviour::Failing(503)).await;
         for (id, receiver) in [("told", &told), ("failing", &failing)] {
             let client = json!({"id": id, "name": id, "url": receiver.url()});
@@ -82,12 +83,14 @@ impl Scene {
         api.post::<Value>("/v1/devices", &json!({"id": "probe"})).await?;
         let devices = DeviceIds::new("steady", STEADY);
         register_locks(&api, &devices, 0..STEADY, Some(STEADY_INTERVAL), &["told"]).await?;
-        let pace = Pace { reports_per_second: STEADY_REPORTS_PER_SECOND, change_per_mille: 0, seed: 1 };
+        let pace =
+            DoorLockProfile { reports_per_second: STEADY_REPORTS_PER_SECOND, change_per_mille: 0, seed: 1 };
         let locks = DoorLocks::new(0..STEADY, pace, Dial::new(&devices));
         let way = Way::LeanMqtt { in_flight: 8 };
         let endpoint = site.mqtt.clone();
-        let plan = Plan { way, endpoint, devices, payload: Payload::Value, keep: Keep::Counts };
-        let _steady = Fleet::start(plan, vec![locks]);
+        let plan =
+            Plan { way, endpoint, devices, payload: PayloadFormat::Value, keep: ReportRetention::Counts };
+        let _steady = ReportingFleet::start(plan, vec![locks]);
         Ok(Self { site, clock, server, api, told, failing, _steady })
     }
 
@@ -136,7 +139,7 @@ impl Scene {
     async fn is_lost_in_time(&self, id: &str, at: Instant) -> Result<(), Box<dyn Error>> {
         let lost = |arrival: &Arrival| {
             let told = &arrival.notification;
-            told.device_id == id && told.kind == EventKind::Lost
+            told.device_id == id && told.kind == DeviceEventKind::Lost
         };
         self.told.until(PATIENCE, |ledger| ledger.arrivals().iter().any(lost)).await?;
         let told = self.told.ledger().arrivals().iter().find(|arrival| lost(arrival)).map(|told| told.at);
@@ -223,7 +226,7 @@ async fn start_with_an_unset_clock() -> Result<(), Box<dyn Error>> {
     clock.unset()?;
     let mut server = site.start_until_it_says("before this program was built", PATIENCE).await?;
     let starting = Endpoint::at(address_in(&site.log()).ok_or("no address in the log")?);
-    let api = Api::new(starting, PATIENCE);
+    let api = ApiClient::new(starting, PATIENCE);
     let alive = api.once(Method::GET, "/healthz", None).await?;
     assert_eq!(alive.status, StatusCode::OK);
     let ready = api.once(Method::GET, "/readyz", None).await?;
@@ -261,7 +264,7 @@ async fn start_behind_what_was_recorded() -> Result<(), Box<dyn Error>> {
     let mut site = site();
     let clock = WallClock::of(&mut site, WRONG)?;
     let server = site.start(PATIENCE).await?;
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     api.post::<Value>("/v1/devices", &json!({"id": "kept"})).await?;
     let dates = [date(WRONG), date(RIGHT)];
     assert!(server.stop(PATIENCE).await?.success());

@@ -5,8 +5,8 @@ use std::error::Error;
 
 use hyper::{Method, StatusCode};
 use serde_json::json;
-use simulator::api_client::Api;
-use simulator::server::{Server, Site};
+use simulator::api_client::ApiClient;
+use simulator::server::{RunningServer, Site};
 
 use crate::faults::disk::Disk;
 use crate::faults::load::{LANES, Load};
@@ -20,7 +20,7 @@ const ACKNOWLEDGED: u64 = 3_000;
 /// Says that nothing can be written any more, and takes nothing more; asked to stop, it fails.
 pub(crate) async fn ends(
     site: &Site,
-    server: Server,
+    server: RunningServer,
     load: &Load,
     error: &str,
 ) -> Result<(), Box<dyn Error>> {
@@ -34,7 +34,7 @@ pub(crate) async fn ends(
 }
 
 /// What `/readyz` says once it is not well.
-async fn why_not_ready(api: &Api) -> Result<String, Box<dyn Error>> {
+async fn why_not_ready(api: &ApiClient) -> Result<String, Box<dyn Error>> {
     let unwell = async {
         loop {
             let answer = api.once(Method::GET, "/readyz", None).await?;
@@ -47,7 +47,7 @@ async fn why_not_ready(api: &Api) -> Result<String, Box<dyn Error>> {
 }
 
 /// It lives and tells, and takes nothing.
-async fn takes_nothing_but_answers(api: &Api, load: &Load) -> Result<(), Box<dyn Error>> {
+async fn takes_nothing_but_answers(api: &ApiClient, load: &Load) -> Result<(), Box<dyn Error>> {
     // Every connection has broken, and whatever it had been told before is read.
     let acknowledged = load.until_broken(2 * u64::from(LANES)).await;
     for (method, path, body) in [

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use simulator::api_client::{Api, ApiError};
-use simulator::random::Random;
+use simulator::api_client::{ApiClient, ApiError};
+use simulator::random::SeededRandom;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -55,7 +55,7 @@ struct Item {
     attempt: u32,
 }
 
-async fn publish_far(api: &Api, ledger: &Ledger) -> Result<(), ApiError> {
+async fn publish_far(api: &ApiClient, ledger: &Ledger) -> Result<(), ApiError> {
     for first in (FAR_FROM..FAR_FROM + FAR).step_by(1_000) {
         let numbers = first..first + 1_000;
         ledger.sent(numbers.clone());
@@ -70,7 +70,7 @@ async fn publish_far(api: &Api, ledger: &Ledger) -> Result<(), ApiError> {
 
 /// Every job that the server has. A job that becomes ready meanwhile is found twice, and none is
 /// missed.
-async fn list(api: &Api) -> Result<BTreeMap<u64, Listed>, ApiError> {
+async fn list(api: &ApiClient) -> Result<BTreeMap<u64, Listed>, ApiError> {
     let mut listed = BTreeMap::new();
     for state in ["reserved", "scheduled", "ready"] {
         for queue in QUEUES {
@@ -83,7 +83,7 @@ async fn list(api: &Api) -> Result<BTreeMap<u64, Listed>, ApiError> {
     Ok(listed)
 }
 
-async fn dead(api: &Api) -> Result<u64, ApiError> {
+async fn dead(api: &ApiClient) -> Result<u64, ApiError> {
     let mut dead = 0;
     for queue in QUEUES {
         let overview: Value = api.get(&format!("/v1/queues/crash/{queue}")).await?;
@@ -96,9 +96,9 @@ async fn dead(api: &Api) -> Result<u64, ApiError> {
 async fn kill_under_load(seed: u64) -> Result<(), Box<dyn Error>> {
     let mut site = site();
     site.set("FIELDPOST_JOBS__RESIDENT_MAX", RESIDENT_MAX);
-    let mut random = Random::seeded(seed);
+    let mut random = SeededRandom::seeded(seed);
     let mut server = site.start(PATIENCE).await?;
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     let run = Arc::new(Run {
         ledger: Ledger::default(),
         life: watch::Sender::new(1),
@@ -107,7 +107,7 @@ async fn kill_under_load(seed: u64) -> Result<(), Box<dyn Error>> {
     publish_far(&api, &run.ledger).await?;
     let mut clients = JoinSet::new();
     for number in 0..PUBLISHERS + CONSUMERS {
-        let client = Client::new(&site.http, &run, Random::part(seed, number));
+        let client = Client::new(&site.http, &run, SeededRandom::part(seed, number));
         if number < PUBLISHERS {
             clients.spawn(client.publish(number << 32));
         } else {
@@ -135,7 +135,7 @@ async fn kill_under_load(seed: u64) -> Result<(), Box<dyn Error>> {
 }
 
 /// What is ready at the end can still be consumed and acknowledged.
-async fn drain(api: &Api, ledger: &Ledger) -> Result<(), ApiError> {
+async fn drain(api: &ApiClient, ledger: &Ledger) -> Result<(), ApiError> {
     for queue in QUEUES {
         loop {
             let asked = std::time::Instant::now();

@@ -8,8 +8,8 @@
 
 use std::error::Error;
 
-use simulator::api_client::Api;
-use simulator::random::Random;
+use simulator::api_client::ApiClient;
+use simulator::random::SeededRandom;
 use simulator::receiver::Behaviour;
 
 use crate::faults::load::{LANES_OF_A_WAY, Load};
@@ -39,7 +39,7 @@ pub(crate) fn seed() -> u64 {
         .map_or(DEFAULT_SEED, |seed| seed.parse().expect("the seed is a number"))
 }
 
-async fn checkpoints(api: &Api) -> Result<u64, Box<dyn Error>> {
+async fn checkpoints(api: &ApiClient) -> Result<u64, Box<dyn Error>> {
     let metrics = api.any(hyper::Method::GET, "/metrics", None).await?.body;
     let metrics = String::from_utf8(metrics.to_vec())?;
     let made = metrics.lines().find_map(|line| line.strip_prefix("fieldpost_store_checkpoints_total "));
@@ -47,7 +47,7 @@ async fn checkpoints(api: &Api) -> Result<u64, Box<dyn Error>> {
 }
 
 /// Waits until a checkpoint has been made since the call.
-async fn until_a_checkpoint(api: &Api) -> Result<(), Box<dyn Error>> {
+async fn until_a_checkpoint(api: &ApiClient) -> Result<(), Box<dyn Error>> {
     let before = checkpoints(api).await?;
     let made = async {
         while checkpoints(api).await? == before {}
@@ -59,7 +59,7 @@ async fn until_a_checkpoint(api: &Api) -> Result<(), Box<dyn Error>> {
 /// Loads the server, kills it again and again, lets things come to rest, and makes up the account.
 async fn kill_under_load(seed: u64) -> Result<(), Box<dyn Error>> {
     let site = site();
-    let mut random = Random::seeded(seed);
+    let mut random = SeededRandom::seeded(seed);
     let mut server = site.start(PATIENCE).await?;
     let mut load = Load::begin(&site, seed).await?;
     let scribe = Scribe::begin(&site).await?;

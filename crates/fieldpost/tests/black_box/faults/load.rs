@@ -8,13 +8,13 @@
 use std::sync::Arc;
 
 use simulator::account::{Audit, Expected, close};
-use simulator::api_client::{Api, ApiError};
-use simulator::fleet::{Fleet, FleetStats, Keep, Payload, Plan, Way};
-use simulator::receiver::{Receiver, Retain};
+use simulator::api_client::{ApiClient, ApiError};
+use simulator::fleet::{FleetStats, PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::receiver::{Retain, WebhookReceiver};
 use simulator::registration::{register_client, register_locks};
 use simulator::sent::Sent;
 use simulator::server::Site;
-use simulator::traffic::{DeviceIds, Dial, DoorLocks, Pace};
+use simulator::traffic::{DeviceIds, Dial, DoorLockProfile, DoorLocks};
 
 use crate::faults::PATIENCE;
 
@@ -34,20 +34,20 @@ const NAMED_MAX: usize = 30;
 
 /// See the module.
 pub(crate) struct Load {
-    pub api: Api,
+    pub api: ApiClient,
     devices: DeviceIds,
     dial: Arc<Dial>,
-    fleets: Vec<(Way, Fleet)>,
-    well: Receiver,
+    fleets: Vec<(Way, ReportingFleet)>,
+    well: WebhookReceiver,
     /// The receiver of the client that may get into trouble.
-    pub troubled: Receiver,
+    pub troubled: WebhookReceiver,
 }
 
 impl Load {
     /// Registers locks and clients at the running server of `site`, and lets the locks report.
     pub(crate) async fn begin(site: &Site, seed: u64) -> Result<Self, ApiError> {
-        let api = Api::new(site.http.clone(), PATIENCE);
-        let receiver = || Receiver::open(Retain::Everything).expect("a free port");
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
+        let receiver = || WebhookReceiver::open(Retain::Everything).expect("a free port");
         let (well, troubled) = (receiver(), receiver());
         register_client(&api, "well", &well).await?;
         register_client(&api, "troubled", &troubled).await?;
@@ -111,7 +111,7 @@ impl Load {
 }
 
 /// One fleet per way in, so that what each was answered can be told apart.
-fn fleets(site: &Site, devices: &DeviceIds, dial: &Arc<Dial>, seed: u64) -> Vec<(Way, Fleet)> {
+fn fleets(site: &Site, devices: &DeviceIds, dial: &Arc<Dial>, seed: u64) -> Vec<(Way, ReportingFleet)> {
     let ways = [
         (Way::Mqtt { in_flight: IN_FLIGHT }, &site.mqtt, REPORTS_PER_SECOND),
         (Way::LeanMqtt { in_flight: IN_FLIGHT }, &site.mqtt, MORE_REPORTS_PER_SECOND),
@@ -119,7 +119,7 @@ fn fleets(site: &Site, devices: &DeviceIds, dial: &Arc<Dial>, seed: u64) -> Vec<
     ];
     let mut first = 0;
     let fleets = ways.map(|(way, endpoint, reports_per_second)| {
-        let pace = Pace { reports_per_second, change_per_mille: CHANGE_PER_MILLE, seed };
+        let pace = DoorLockProfile { reports_per_second, change_per_mille: CHANGE_PER_MILLE, seed };
         let lanes = first..first + LANES_OF_A_WAY;
         first = lanes.end;
         let traffic = lanes.map(|lane| DoorLocks::new(devices.lane(lane, LANES), pace, Arc::clone(dial)));
@@ -127,10 +127,10 @@ fn fleets(site: &Site, devices: &DeviceIds, dial: &Arc<Dial>, seed: u64) -> Vec<
             way,
             endpoint: endpoint.clone(),
             devices: devices.clone(),
-            payload: Payload::Identified { run: seed },
-            keep: Keep::EveryReport,
+            payload: PayloadFormat::Identified { run: seed },
+            keep: ReportRetention::EveryReport,
         };
-        (way, Fleet::start(plan, traffic.collect()))
+        (way, ReportingFleet::start(plan, traffic.collect()))
     });
     fleets.into()
 }

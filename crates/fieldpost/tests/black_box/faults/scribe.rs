@@ -9,7 +9,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use simulator::api_client::{Api, ApiError};
+use simulator::api_client::{ApiClient, ApiError};
 use simulator::server::Site;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -29,7 +29,7 @@ const READINGS_LOOKED_AT: usize = 1_000;
 
 /// See the module.
 pub(crate) struct Scribe {
-    api: Api,
+    api: ApiClient,
     acknowledged: watch::Receiver<Acknowledged>,
     stop: watch::Sender<bool>,
     writing: JoinSet<()>,
@@ -68,7 +68,7 @@ struct Refused {
 impl Scribe {
     /// Registers the counter at the running server of `site`, and begins to write.
     pub(crate) async fn begin(site: &Site) -> Result<Self, ApiError> {
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         api.post::<Value>("/v1/devices", &json!({"id": "counter", "kind": "counter"})).await?;
         let (tell, acknowledged) = watch::channel(Acknowledged::default());
         let stop = watch::Sender::new(false);
@@ -119,7 +119,7 @@ fn newest_refused(page: &Page<Refused>) -> u64 {
     newest.map_or(Ok(0), |(number, _)| number.parse()).expect("a line of the scribe")
 }
 
-async fn write(api: Api, tell: watch::Sender<Acknowledged>, stop: watch::Receiver<bool>) {
+async fn write(api: ApiClient, tell: watch::Sender<Acknowledged>, stop: watch::Receiver<bool>) {
     for number in 1.. {
         while let Err(error) = import(&api, number).await {
             eprintln!("{number} is imported again: {error}");
@@ -139,7 +139,7 @@ async fn write(api: Api, tell: watch::Sender<Acknowledged>, stop: watch::Receive
     }
 }
 
-async fn import(api: &Api, number: u64) -> Result<(), ApiError> {
+async fn import(api: &ApiClient, number: u64) -> Result<(), ApiError> {
     let placard = |placard| {
         let device =
             json!({"id": format!("placard{placard}"), "kind": "placard", "address": number.to_string()});
@@ -151,14 +151,14 @@ async fn import(api: &Api, number: u64) -> Result<(), ApiError> {
     Ok(())
 }
 
-async fn report(api: &Api, number: u64) -> Result<(), ApiError> {
+async fn report(api: &ApiClient, number: u64) -> Result<(), ApiError> {
     let report = json!({"device_id": "counter", "data": number, "id": number.to_string()});
     let answer: Value = api.post("/v1/reports", &report).await?;
     assert_eq!(answer["accepted"], 1, "{answer}");
     Ok(())
 }
 
-async fn report_badly(api: &Api, number: u64) -> Result<(), ApiError> {
+async fn report_badly(api: &ApiClient, number: u64) -> Result<(), ApiError> {
     let line = format!("{number}{}\n", FILLING.repeat(LINE_BYTES / FILLING.len()));
     let answer: Value = api.post_lines("/v1/reports", line.repeat(LINES)).await?;
     assert_eq!(answer["rejected_count"], LINES, "{answer}");

@@ -3,7 +3,7 @@
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::server::Site;
 
 use crate::faults::disk::Disk;
@@ -27,25 +27,25 @@ fn on_small_disk() -> Option<(Site, Disk)> {
     Some((site, disk?))
 }
 
-async fn append(api: &Api, stream: &str, payload: &str) -> (StatusCode, Value) {
+async fn append(api: &ApiClient, stream: &str, payload: &str) -> (StatusCode, Value) {
     let path = format!("/v1/streams/shop/{stream}/messages");
     let answer = api.once(Method::POST, &path, Some(&json!({ "payload": payload }))).await.expect("answered");
     (answer.status, answer.json()["code"].clone())
 }
 
 /// Appends until it is answered so.
-async fn until(api: &Api, stream: &str, expect: StatusCode) {
+async fn until(api: &ApiClient, stream: &str, expect: StatusCode) {
     let asked = async { while append(api, stream, "x").await.0 != expect {} };
     tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| panic!("{stream}: never {expect}"));
 }
 
-async fn rejects(api: &Api, stream: &str) {
+async fn rejects(api: &ApiClient, stream: &str) {
     let path = format!("/v1/streams/shop/{stream}/settings");
     let answer = api.once(Method::PUT, &path, Some(&json!({"when_full": "reject"}))).await.expect("answered");
     assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
 }
 
-async fn is_well(api: &Api) {
+async fn is_well(api: &ApiClient) {
     let answer = api.once(Method::GET, "/readyz", None).await.expect("answered");
     assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
 }
@@ -54,7 +54,7 @@ async fn is_well(api: &Api) {
 async fn a_small_disk_is_used_and_when_full_decides_at_its_end() {
     let Some((site, disk)) = on_small_disk() else { return };
     let server = site.start(PATIENCE).await.expect("a server");
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     rejects(&api, "strict").await;
     // Far less than 2 GB is free.
     assert_eq!(append(&api, "kept", "x").await.0, StatusCode::CREATED);
@@ -75,7 +75,7 @@ async fn a_small_disk_is_used_and_when_full_decides_at_its_end() {
 async fn a_disk_that_streams_fill_themselves_ends_no_intake() {
     let Some((site, _disk)) = on_small_disk() else { return };
     let server = site.start(PATIENCE).await.expect("a server");
-    let api = Api::new(site.http.clone(), PATIENCE);
+    let api = ApiClient::new(site.http.clone(), PATIENCE);
     rejects(&api, "strict").await;
     let payload = "x".repeat(1_000_000);
     let mut refused = 0;

@@ -17,7 +17,7 @@ use grpc::proto::{
     SendCommandRequest, SendRequest, SendResponse, WorkRequest, get_request, new_stream_message,
 };
 use rustls::pki_types::ServerName;
-use simulator::server::{Server, Site};
+use simulator::server::{RunningServer, Site};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -43,7 +43,7 @@ const TOKENS: [(&str, &str); 8] = [
 
 pub(crate) struct Guarded {
     pub(crate) site: Site,
-    _server: Server,
+    _server: RunningServer,
     _folder: tempfile::TempDir,
 }
 

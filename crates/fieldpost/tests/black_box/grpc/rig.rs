@@ -11,8 +11,8 @@ use grpc::proto::{
     ConsumeRequest, Job, NewJob, PublishRequest, PublishedJob, WorkRequest, WorkResponse, job, new_job,
 };
 use serde_json::Value;
-use simulator::api_client::Api;
-use simulator::server::{Server, Site};
+use simulator::api_client::ApiClient;
+use simulator::server::{RunningServer, Site};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -36,9 +36,9 @@ pub(crate) const WAIT: prost_types::Duration = prost_types::Duration { seconds: 
 
 /// A running server.
 pub(crate) struct Rig {
-    pub(crate) api: Api,
+    pub(crate) api: ApiClient,
     pub(crate) site: Site,
-    server: Option<Server>,
+    server: Option<RunningServer>,
 }
 
 impl Rig {
@@ -49,7 +49,7 @@ impl Rig {
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
         let site = Site::new(Path::new(BINARY), settings).expect("a directory");
         let server = site.start(PATIENCE).await.expect("a server");
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         Self { api, site, server: Some(server) }
     }
 

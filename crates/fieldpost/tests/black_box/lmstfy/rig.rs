@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::endpoint::Endpoint;
-use simulator::server::{Server, Site};
+use simulator::server::{RunningServer, Site};
 
 use crate::wire::{self, Answer};
 
@@ -26,7 +26,7 @@ pub(crate) struct Rig {
     /// A token of [`NAMESPACE`].
     pub(crate) token: String,
     pub(crate) site: Site,
-    server: Option<Server>,
+    server: Option<RunningServer>,
 }
 
 impl Rig {
@@ -109,7 +109,7 @@ impl Rig {
 
     /// Waits until the size at `path` is `size`.
     pub(crate) async fn until_size(&self, path: &str, size: u64) {
-        let api = Api::new(Endpoint::at(self.api), PATIENCE);
+        let api = ApiClient::new(Endpoint::at(self.api), PATIENCE);
         let path = format!("/api/{NAMESPACE}/{path}");
         let _: Value = api
             .until(&path, PATIENCE, |answer: &Value| answer["size"] == json!(size))

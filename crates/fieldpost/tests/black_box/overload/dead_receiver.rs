@@ -1,7 +1,7 @@
 //! A client whose URL takes every connection and never answers, while all its devices change.
 
 use serde_json::{Value, json};
-use simulator::receiver::{Behaviour, Receiver, Retain};
+use simulator::receiver::{Behaviour, Retain, WebhookReceiver};
 use simulator::registration::register_client;
 
 use crate::overload::rig::{PATIENCE, Rig};
@@ -40,8 +40,8 @@ async fn a_client_that_never_answers_delays_nobody_else() {
     rig.stop().await;
 }
 
-async fn receiver(rig: &Rig, id: &str) -> Receiver {
-    let receiver = Receiver::open(Retain::Everything).expect("a port");
+async fn receiver(rig: &Rig, id: &str) -> WebhookReceiver {
+    let receiver = WebhookReceiver::open(Retain::Everything).expect("a port");
     register_client(&rig.api, id, &receiver).await.expect("registered");
     receiver
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use simulator::api_client::Api;
-use simulator::server::{Server, Site};
+use simulator::api_client::ApiClient;
+use simulator::server::{RunningServer, Site};
 
 /// Nothing here takes longer, even on a machine that is busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -16,11 +16,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A running server.
 pub(crate) struct Rig {
-    pub(crate) api: Api,
+    pub(crate) api: ApiClient,
     pub(crate) site: Site,
     pub(crate) http: SocketAddr,
     pub(crate) mqtt: SocketAddr,
-    server: Server,
+    server: RunningServer,
     /// What it took of its own when it had started, in MiB.
     own_at_first_mib: u64,
 }
@@ -43,7 +43,7 @@ impl Rig {
         let with_config = format!("exec \"$@\" --config '{}'", file.display());
         site.start_through(["sh", "-c", &with_config, "sh"]);
         let server = site.start(PATIENCE).await.expect("a server");
-        let api = Api::new(site.http.clone(), PATIENCE);
+        let api = ApiClient::new(site.http.clone(), PATIENCE);
         let (http, mqtt) = (site.http.address().await, site.mqtt.address().await);
         let process = server.process_id().expect("it runs");
         // What the start itself took is no growth: the peak begins anew.
@@ -110,7 +110,7 @@ impl Rig {
     }
 }
 
-fn status_mib(server: &Server, field: &str) -> u64 {
+fn status_mib(server: &RunningServer, field: &str) -> u64 {
     let process = server.process_id().expect("it runs");
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("its status");
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");

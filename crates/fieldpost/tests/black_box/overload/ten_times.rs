@@ -1,7 +1,7 @@
 //! Far more reports than can be made durable, over both ways in at once, from far more senders than
 //! are good for it.
 
-use simulator::fleet::{Fleet, Keep, Outcome, Payload, Plan, Way};
+use simulator::fleet::{FleetOutcome, PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
 use simulator::traffic::{DeviceIds, Flood};
 use tokio::time::timeout;
 
@@ -10,15 +10,18 @@ use crate::overload::rig::{PATIENCE, Rig};
 
 const REPORTS: u64 = 60_000;
 
-fn flood(rig: &Rig, way: Way, prefix: &str, lanes: u32) -> Fleet {
+fn flood(rig: &Rig, way: Way, prefix: &str, lanes: u32) -> ReportingFleet {
     let devices = DeviceIds::new(prefix, 1_000);
     let endpoint = if matches!(way, Way::Http { .. }) { &rig.site.http } else { &rig.site.mqtt }.clone();
     let share = REPORTS / u64::from(lanes);
     let floods = (0..lanes).map(|lane| Flood::new(devices.lane(lane, lanes), share, 10)).collect();
-    Fleet::start(Plan { way, endpoint, devices, payload: Payload::Dated, keep: Keep::Counts }, floods)
+    ReportingFleet::start(
+        Plan { way, endpoint, devices, payload: PayloadFormat::Dated, keep: ReportRetention::Counts },
+        floods,
+    )
 }
 
-fn is_acknowledged(outcome: &Outcome) {
+fn is_acknowledged(outcome: &FleetOutcome) {
     let stats = outcome.stats;
     assert_eq!((stats.acknowledged, outcome.unanswered), (stats.sent, 0), "{stats:?}");
     assert_eq!((stats.broken, stats.refused, stats.disordered), (0, 0, 0), "{stats:?}");

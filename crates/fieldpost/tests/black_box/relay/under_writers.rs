@@ -1,7 +1,7 @@
 //! Relays, servers and PostgreSQL that are killed, stopped and taken over from while writers write.
 
 use rustix::process::Signal;
-use simulator::random::Random;
+use simulator::random::SeededRandom;
 
 use super::rig::RelayRig;
 use super::writers::{UNTIL_ENOUGH, WRITERS, WritersAtWork};
@@ -15,7 +15,7 @@ const POSTGRES_KILLS: u64 = 3;
 
 /// Returns once the writers have come to a place that the seed chooses, between that of the kill
 /// before and the end.
-async fn until_kill(rig: &RelayRig, random: &mut Random, kill: u64) {
+async fn until_kill(rig: &RelayRig, random: &mut SeededRandom, kill: u64) {
     let ids = WRITERS * TRANSACTIONS * 2;
     let step = ids / (KILLS + 1);
     let id = kill * step + random.below(step);
@@ -35,7 +35,7 @@ async fn relays_and_servers_that_are_killed_while_writers_write_do_nothing_twice
         let mut rig = RelayRig::start().await;
         rig.relay(&[]).await;
         let writers = WritersAtWork::start(&rig, seed, TRANSACTIONS);
-        let mut random = Random::part(seed, 1);
+        let mut random = SeededRandom::part(seed, 1);
         for kill in 0..KILLS {
             until_kill(&rig, &mut random, kill).await;
             if random.chance(500) {
@@ -55,7 +55,7 @@ async fn of_two_relays_the_one_that_works_is_killed_while_writers_write() {
         rig.relay(&[]).await;
         let mut other = rig.another_relay(&[]);
         let writers = WritersAtWork::start(&rig, seed, TRANSACTIONS);
-        let mut random = Random::part(seed, 1);
+        let mut random = SeededRandom::part(seed, 1);
         for kill in 0..KILLS {
             until_kill(&rig, &mut random, kill).await;
             // One of them works: each is killed in turn.
@@ -79,7 +79,7 @@ async fn what_postgresql_committed_before_it_was_killed_while_writers_write_arri
         let mut rig = RelayRig::start_alone().await;
         rig.relay(&[]).await;
         let writers = WritersAtWork::start(&rig, seed, UNTIL_ENOUGH);
-        let mut random = Random::part(seed, 1);
+        let mut random = SeededRandom::part(seed, 1);
         for _ in 0..POSTGRES_KILLS {
             until_moved(&rig, 1 + random.below(200)).await;
             rig.postgres().kill();
@@ -108,7 +108,7 @@ async fn a_server_with_a_relay_inside_is_killed_while_writers_write_and_another_
         let mut rig = RelayRig::start_inside(&[]).await;
         rig.relay_with_token().await;
         let writers = WritersAtWork::start(&rig, seed, TRANSACTIONS);
-        let mut random = Random::part(seed, 1);
+        let mut random = SeededRandom::part(seed, 1);
         for kill in 0..KILLS {
             until_kill(&rig, &mut random, kill).await;
             rig.server.restart().await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use simulator::random::Random;
+use simulator::random::SeededRandom;
 
 use super::rig::{RelayRig, outbox_row};
 use super::writer::{OutboxWriter, WriterTransaction};
@@ -18,7 +18,7 @@ pub(super) const UNTIL_ENOUGH: u64 = u64::MAX;
 /// The transactions of a writer under numbers that rise, each with a random time before the commit.
 /// Each has one row for the queue and one for the stream, and some are rolled back.
 fn transactions(seed: u64, writer: u64, numbers: Range<u64>) -> impl Iterator<Item = WriterTransaction> {
-    let mut random = Random::part(seed, writer * 1_000_000 + numbers.start);
+    let mut random = SeededRandom::part(seed, writer * 1_000_000 + numbers.start);
     let key = format!("w{writer}");
     numbers.map(move |number| {
         let payload = json!([writer, number]);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use serde_json::Value;
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use simulator::spool::{RunningSpool, SpoolSite};
 
 use crate::contract::rig::{BINARY, Rig};
@@ -81,7 +81,7 @@ impl SpoolRig {
 
     /// What the agent says of itself once it is so.
     pub(super) async fn until(&self, is_so: impl Fn(&Value) -> bool) -> Value {
-        let api = Api::new(self.site.http.clone(), PATIENCE);
+        let api = ApiClient::new(self.site.http.clone(), PATIENCE);
         match api.until("/v1/spool", PATIENCE, is_so).await {
             Ok(state) => state,
             Err(error) => panic!("{error}: {}\n{}", self.state().await, self.site.log()),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use simulator::receiver::{Behaviour, PickMessage, Receiver, Reply, Retain};
+use simulator::receiver::{Behaviour, PickMessage, Retain, WebhookReceiver, WebhookReply};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -172,7 +172,7 @@ async fn a_url_gets_each_result_of_a_campaign_signed_and_again_until_it_takes_it
     let rig = with_devices_and(2, &settings).await;
     let mut fleet = Fleet::come(&rig, &names(2)).await;
     fleet.set("d1", Habit::Refuses);
-    let mut receiver = Receiver::open(Retain::Everything).expect("a port");
+    let mut receiver = WebhookReceiver::open(Retain::Everything).expect("a port");
     receiver.behave(Behaviour::Failing(503)).await;
     let body = json!({"payload": 1, "count": 2, "every": "1s", "results": {"url": receiver.url()}});
     let put = rig.json("PUT", "/v1/campaigns/c", &body.to_string()).await;
@@ -214,7 +214,7 @@ async fn a_url_gets_each_result_of_a_campaign_signed_and_again_until_it_takes_it
         assert!(body["data"]["answered_at"].is_string() && result["answered_at"].is_string(), "{body}");
         assert_eq!(body["data"]["campaign_id"], "c", "{body}");
     }
-    let failed = ledger.pick_messages().iter().filter(|message| message.reply == Reply::Status(503));
+    let failed = ledger.pick_messages().iter().filter(|message| message.reply == WebhookReply::Status(503));
     assert!(failed.count() >= 2, "{told:?}");
 }
 

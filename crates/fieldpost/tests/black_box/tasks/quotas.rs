@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
-use simulator::server::{Server, Site};
+use simulator::server::{RunningServer, Site};
 
 use crate::contract::rig::{BINARY, PATIENCE};
 use crate::tasks::fleet::Fleet;
@@ -21,7 +21,7 @@ const TOKENS: [(&str, &str, &str); 5] = [
 
 struct Guarded {
     site: Site,
-    _server: Server,
+    _server: RunningServer,
     _folder: tempfile::TempDir,
 }
 

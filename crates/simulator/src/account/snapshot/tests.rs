@@ -55,7 +55,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     Ok(Response::builder().status(status).body(Full::from(body)).expect("a response"))
 }
 
-async fn api() -> (Api, JoinSet<()>) {
+async fn api() -> (ApiClient, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let endpoint = Endpoint::at(listener.local_addr().expect("it is bound"));
     let mut tasks = JoinSet::new();
@@ -66,7 +66,7 @@ async fn api() -> (Api, JoinSet<()>) {
                 .spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer)));
         }
     });
-    (Api::new(endpoint, Duration::from_secs(20)), tasks)
+    (ApiClient::new(endpoint, Duration::from_secs(20)), tasks)
 }
 
 #[tokio::test]
@@ -76,12 +76,12 @@ async fn all_pages_are_read_and_doubtful_attempts_looked_at() {
         .await
         .expect("it can be taken");
     let device = &snapshot.devices[&0];
-    assert_eq!((device.state.value.clone(), device.state.connection), (1.into(), Connection::Online));
+    assert_eq!((device.state.value.clone(), device.state.connection), (1.into(), ConnectionStatus::Online));
     assert_eq!(device.readings.iter().map(|reading| reading.ts_ms).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!((device.events.len(), device.events[0].kind), (1, EventKind::Changed));
+    assert_eq!((device.events.len(), device.events[0].kind), (1, DeviceEventKind::Changed));
     let deliveries: Vec<_> =
         snapshot.deliveries.iter().map(|delivery| (delivery.status, delivery.attempts_cut)).collect();
-    assert_eq!(deliveries, [(Status::Superseded, 1), (Status::Delivered, 0)]);
+    assert_eq!(deliveries, [(NotificationStatus::Superseded, 1), (NotificationStatus::Delivered, 0)]);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use records::{
     TimelineEntry,
 };
 
-use super::{Known, Traffic};
+use super::{KnownDevice, Traffic};
 
 /// What devices are told, and what is wished of them.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ impl Traffic {
         PickCause { task, number: 7, picked_at: self.head.now, slot: self.maybe(slot) }
     }
 
-    fn command(&mut self, device: &Known, number: u32) -> Command {
+    fn command(&mut self, device: &KnownDevice, number: u32) -> Command {
         let cause = match self.below(4) {
             0 => CommandCause::Call,
             1 => {
@@ -198,7 +198,7 @@ impl Traffic {
     }
 
     fn session(&mut self, ops: &mut Vec<Op>) {
-        let Some(Known { slot, .. }) = self.pick(&self.devices.clone()) else { return };
+        let Some(KnownDevice { slot, .. }) = self.pick(&self.devices.clone()) else { return };
         ops.push(if self.below(2) == 0 {
             Op::DeleteDeviceSession(slot)
         } else {

@@ -19,11 +19,11 @@ const CAMPAIGNS: u64 = 4;
 pub(super) struct InCampaigns {
     last_number: u32,
     terms: Vec<Incarnation>,
-    tasks: Vec<Known>,
+    tasks: Vec<KnownTask>,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownTask {
     task: TaskRecord,
     state: TaskState,
     picks: Vec<Pick>,
@@ -130,7 +130,7 @@ impl Traffic {
             post: None,
         };
         ops.extend([Op::PutTask(Box::new(task.clone())), Op::PutTaskState(Box::new(state.clone()))]);
-        self.in_campaigns.tasks.push(Known { task, state, picks: Vec::new() });
+        self.in_campaigns.tasks.push(KnownTask { task, state, picks: Vec::new() });
     }
 
     fn some_task(&mut self) -> Option<usize> {
@@ -209,7 +209,7 @@ impl Traffic {
         if self.in_campaigns.tasks[at].state.ended_at.is_none() {
             return;
         }
-        let Known { task, state, picks } = self.in_campaigns.tasks.swap_remove(at);
+        let KnownTask { task, state, picks } = self.in_campaigns.tasks.swap_remove(at);
         ops.extend(picks.iter().map(|pick| Op::DeletePick(Box::new(pick.key()))));
         ops.push(Op::DeleteTask(Box::new(task), Box::new(state)));
     }

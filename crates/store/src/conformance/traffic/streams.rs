@@ -21,11 +21,11 @@ const SOURCES: [&str; 3] = ["a", "ab", "b"];
 /// What a partition of streams has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InStreams {
-    streams: Vec<Known>,
+    streams: Vec<KnownStream>,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownStream {
     stream: Stream,
     tail: StreamTail,
     chunks: Vec<StreamChunk>,
@@ -94,7 +94,8 @@ impl Traffic {
         self.head.next_incarnation += 1;
         let incarnation = Incarnation(self.head.next_incarnation);
         let (namespace, name) = (format!("ns{}", self.below(2)), format!("s{}", self.below(20)));
-        let is_taken = |known: &Known| (*known.stream.namespace == *namespace) && *known.stream.name == *name;
+        let is_taken =
+            |known: &KnownStream| (*known.stream.namespace == *namespace) && *known.stream.name == *name;
         if self.in_streams.streams.iter().any(is_taken) {
             return;
         }
@@ -110,7 +111,7 @@ impl Traffic {
         let tail = StreamTail { last_at: self.head.now, ..StreamTail::begin(incarnation) };
         ops.push(Op::PutStream(Box::new(stream.clone())));
         ops.push(Op::PutStreamTail(Box::new(tail.clone())));
-        self.in_streams.streams.push(Known {
+        self.in_streams.streams.push(KnownStream {
             stream,
             tail,
             chunks: Vec::new(),
@@ -135,7 +136,7 @@ impl Traffic {
         let bytes: Arc<[u8]> = (0..self.below(2_000)).map(|_| self.random.next_u64() as u8).collect();
         let left_out = if self.below(8) == 0 { self.below(100) } else { 0 };
         let now = self.head.now;
-        let Known { tail, chunks, .. } = &mut self.in_streams.streams[at];
+        let KnownStream { tail, chunks, .. } = &mut self.in_streams.streams[at];
         let first = tail.next + left_out;
         let chunk = StreamChunk { stream: tail.stream, first, messages, at: now, bytes };
         tail.next = first + u64::from(messages);
@@ -152,7 +153,7 @@ impl Traffic {
         let count = self.below(4) as usize + 1;
         let numbers = self.maybe(|traffic| (traffic.below(50), traffic.below(3) as usize));
         let is_any_segment = self.below(3) == 0;
-        let Known { tail, chunks, blocks, spans, .. } = &mut self.in_streams.streams[at];
+        let KnownStream { tail, chunks, blocks, spans, .. } = &mut self.in_streams.streams[at];
         let stored: Vec<_> = chunks.drain(..count.min(chunks.len())).collect();
         let (Some(first), Some(last)) = (stored.first(), stored.last()) else { return };
         let bytes = stored.iter().map(|chunk| chunk.bytes.len() as u64).sum();
@@ -188,7 +189,7 @@ impl Traffic {
 
     /// The first block goes, with the ids that lead to it.
     fn delete_block(&mut self, at: usize, ops: &mut Vec<Op>) {
-        let Known { tail, blocks, spans, texts, .. } = &mut self.in_streams.streams[at];
+        let KnownStream { tail, blocks, spans, texts, .. } = &mut self.in_streams.streams[at];
         if blocks.is_empty() {
             return;
         }
@@ -211,7 +212,7 @@ impl Traffic {
     /// An interval behind those of its source grows, or another begins.
     fn put_interval(&mut self, at: usize, ops: &mut Vec<Op>) {
         let (source, by, is_new) = (SOURCES[self.below(3) as usize], self.below(20), self.below(3) == 0);
-        let Known { stream, intervals, .. } = &mut self.in_streams.streams[at];
+        let KnownStream { stream, intervals, .. } = &mut self.in_streams.streams[at];
         let last = intervals.iter().rposition(|one| *one.source == *source);
         let grown = match last.map(|last| &mut intervals[last]) {
             Some(last) if !is_new => {
@@ -235,7 +236,7 @@ impl Traffic {
 
     fn put_text(&mut self, at: usize, ops: &mut Vec<Op>) {
         let (source, text) = (SOURCES[self.below(3) as usize], format!("order-{}", self.below(20)));
-        let Known { tail, texts, .. } = &mut self.in_streams.streams[at];
+        let KnownStream { tail, texts, .. } = &mut self.in_streams.streams[at];
         let id = tail.next - 1;
         if id == 0 || texts.iter().any(|text| text.id == id) {
             return;
@@ -249,7 +250,7 @@ impl Traffic {
     fn put_subscription(&mut self, at: usize, ops: &mut Vec<Op>) {
         let (name, is_pushed, max) = (format!("r{}", self.below(4)), self.below(2) == 0, self.below(9));
         let (by, segment) = (self.below(50), self.below(3));
-        let Known { tail, subscriptions, .. } = &mut self.in_streams.streams[at];
+        let KnownStream { tail, subscriptions, .. } = &mut self.in_streams.streams[at];
         let push = SubscriptionPush {
             url: "https://shop/".into(),
             max: max as u32,
@@ -276,7 +277,7 @@ impl Traffic {
     /// One is made, or moves on.
     fn put_copy(&mut self, at: usize, ops: &mut Vec<Op>) {
         let (name, by) = (format!("c{}", self.below(3)), self.below(50));
-        let Known { tail, copies, .. } = &mut self.in_streams.streams[at];
+        let KnownStream { tail, copies, .. } = &mut self.in_streams.streams[at];
         let one = StreamCopy { position: by, ..copy(tail.stream.0, &name) };
         ops.push(Op::PutStreamCopy(Box::new(one.clone())));
         copies.insert(one.name);

@@ -17,7 +17,7 @@
 use base::Timestamp;
 use blocklog::Position;
 
-use crate::codec::{CodecError, Reader, put_bytes, put_i64, put_u64};
+use crate::codec::{ByteReader, CodecError, put_bytes, put_i64, put_u64};
 use crate::embedded::tables::Table;
 
 const MAGIC: &[u8; 4] = b"FPBP";
@@ -34,19 +34,19 @@ pub(in crate::embedded) const BODY_BYTES_MAX: usize = blocklog::PAYLOAD_BYTES_MA
 
 /// What a piece holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::embedded) enum Kind {
+pub(in crate::embedded) enum PieceKind {
     Head,
     Rows,
     End,
     File,
 }
 
-const KINDS: [Kind; 4] = [Kind::Head, Kind::Rows, Kind::End, Kind::File];
+const KINDS: [PieceKind; 4] = [PieceKind::Head, PieceKind::Rows, PieceKind::End, PieceKind::File];
 
 /// What stands before a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::embedded) struct Header {
-    pub(in crate::embedded) kind: Kind,
+    pub(in crate::embedded) kind: PieceKind,
     pub(in crate::embedded) stamp: u64,
     pub(in crate::embedded) number: u64,
     pub(in crate::embedded) length: usize,
@@ -55,13 +55,13 @@ pub(in crate::embedded) struct Header {
 
 /// Why bytes are not the header of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::embedded) enum BadHeader {
+pub(in crate::embedded) enum PieceHeaderError {
     NoPiece,
     Form(u8),
 }
 
 /// The bytes of a piece. A body is at most [`BODY_BYTES_MAX`] long.
-pub(in crate::embedded) fn encode(kind: Kind, stamp: u64, number: u64, body: &[u8]) -> Vec<u8> {
+pub(in crate::embedded) fn encode(kind: PieceKind, stamp: u64, number: u64, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&[kind as u8, FORM, 0, 0]);
@@ -79,19 +79,19 @@ fn checksum_of(before: &[u8], body: &[u8]) -> u32 {
 }
 
 impl Header {
-    pub(in crate::embedded) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, BadHeader> {
+    pub(in crate::embedded) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, PieceHeaderError> {
         let narrow = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let wide = |at: usize| u64::from(narrow(at)) | u64::from(narrow(at + 4)) << 32;
         if &bytes[..4] != MAGIC {
-            return Err(BadHeader::NoPiece);
+            return Err(PieceHeaderError::NoPiece);
         }
         if bytes[5] != FORM {
-            return Err(BadHeader::Form(bytes[5]));
+            return Err(PieceHeaderError::Form(bytes[5]));
         }
-        let kind = KINDS.get(usize::from(bytes[4])).ok_or(BadHeader::NoPiece)?;
+        let kind = KINDS.get(usize::from(bytes[4])).ok_or(PieceHeaderError::NoPiece)?;
         let length = narrow(LENGTH_AT) as usize;
         if length > BODY_BYTES_MAX {
-            return Err(BadHeader::NoPiece);
+            return Err(PieceHeaderError::NoPiece);
         }
         Ok(Self {
             kind: *kind,
@@ -129,7 +129,7 @@ impl BackupHead {
     }
 
     pub(in crate::embedded) fn decode(body: &[u8]) -> Result<Self, CodecError> {
-        let mut reader = Reader::new(body);
+        let mut reader = ByteReader::new(body);
         let head = Self {
             directory: reader.bytes("a data directory")?.to_vec(),
             position: Position(reader.u64("a position")?),
@@ -172,12 +172,12 @@ type Row<'a> = (&'a [u8], &'a [u8]);
 pub(in crate::embedded) struct RowsRead<'a> {
     pub(in crate::embedded) table: Table,
     pub(in crate::embedded) partition: u16,
-    rows: Reader<'a>,
+    rows: ByteReader<'a>,
 }
 
 impl<'a> RowsRead<'a> {
     pub(in crate::embedded) fn decode(body: &'a [u8]) -> Result<Self, CodecError> {
-        let mut rows = Reader::new(body);
+        let mut rows = ByteReader::new(body);
         let name = rows.bytes("a table")?;
         let table = Table::ALL.into_iter().find(|table| table.name().as_bytes() == name);
         let table =
@@ -212,7 +212,7 @@ impl<'a> FilePart<'a> {
     }
 
     pub(in crate::embedded) fn decode(body: &'a [u8]) -> Result<Self, CodecError> {
-        let mut reader = Reader::new(body);
+        let mut reader = ByteReader::new(body);
         let part = Self {
             name: reader.text("the name of a file")?,
             offset: reader.u64("an offset")?,
@@ -224,12 +224,12 @@ impl<'a> FilePart<'a> {
 
 /// The body of the last piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::embedded) struct End {
+pub(in crate::embedded) struct BackupEnd {
     pub(in crate::embedded) rows: u64,
     pub(in crate::embedded) pieces: u64,
 }
 
-impl End {
+impl BackupEnd {
     pub(in crate::embedded) fn encode(self) -> Vec<u8> {
         let mut out = Vec::new();
         put_u64(&mut out, self.rows);
@@ -238,7 +238,7 @@ impl End {
     }
 
     pub(in crate::embedded) fn decode(body: &[u8]) -> Result<Self, CodecError> {
-        let mut reader = Reader::new(body);
+        let mut reader = ByteReader::new(body);
         let end = Self { rows: reader.u64("a count")?, pieces: reader.u64("a count")? };
         reader.end().map(|()| end)
     }

@@ -10,9 +10,11 @@ use std::io::{self, Read};
 use base::{PartitionId, Timestamp};
 use records::StreamBlock;
 
-use super::piece::{BackupHead, BadHeader, End, FilePart, HEADER_BYTES, Header, Kind, RowsRead};
+use super::piece::{
+    BackupEnd, BackupHead, FilePart, HEADER_BYTES, Header, PieceHeaderError, PieceKind, RowsRead,
+};
 use crate::codec::{CodecError, Stored};
-use crate::embedded::directory::Directory;
+use crate::embedded::directory::DataDirectory;
 use crate::embedded::tables::Table;
 use crate::port::StoreError;
 
@@ -46,7 +48,7 @@ pub fn verify_backup(read: impl Read, name: &str) -> Result<BackupSummary, Store
 /// A backup that is being read.
 pub(in crate::embedded) struct BackupReader<R> {
     pieces: PieceReader<R>,
-    pub(in crate::embedded) directory: Directory,
+    pub(in crate::embedded) directory: DataDirectory,
     now: Timestamp,
     rows: u64,
     elsewhere: BTreeMap<Box<str>, u64>,
@@ -57,11 +59,12 @@ impl<R: Read> BackupReader<R> {
     pub(in crate::embedded) fn open(read: R, name: String) -> Result<Self, StoreError> {
         let mut pieces = PieceReader { read, name, stamp: None, offset: 0, count: 0, body: Vec::new() };
         let (kind, at) = pieces.next()?;
-        if kind != Kind::Head {
+        if kind != PieceKind::Head {
             return Err(pieces.damaged(at, "it does not begin with its head"));
         }
         let head = BackupHead::decode(&pieces.body).map_err(|error| pieces.damaged(at, error))?;
-        let directory = Directory::from_row(&head.directory).map_err(|error| pieces.foreign(at, &error))?;
+        let directory =
+            DataDirectory::from_row(&head.directory).map_err(|error| pieces.foreign(at, &error))?;
         Ok(Self { pieces, directory, now: head.now, rows: 0, elsewhere: BTreeMap::new() })
     }
 
@@ -75,21 +78,21 @@ impl<R: Read> BackupReader<R> {
         let (kind, at) = self.pieces.next()?;
         let damaged = |error: CodecError| self.pieces.damaged(at, error);
         match kind {
-            Kind::Head => Err(self.pieces.damaged(at, "it has a second head")),
-            Kind::End => {
-                let end = End::decode(&self.pieces.body).map_err(damaged)?;
+            PieceKind::Head => Err(self.pieces.damaged(at, "it has a second head")),
+            PieceKind::End => {
+                let end = BackupEnd::decode(&self.pieces.body).map_err(damaged)?;
                 // the end does not count itself
-                if end != (End { rows: self.rows, pieces: self.pieces.count - 1 }) {
+                if end != (BackupEnd { rows: self.rows, pieces: self.pieces.count - 1 }) {
                     let what = format!("it should have {} rows in {} pieces", end.rows, end.pieces);
                     return Err(self.pieces.damaged(at, what));
                 }
                 self.pieces.end().map(|()| false)
             }
-            Kind::File => {
+            PieceKind::File => {
                 let part = FilePart::decode(&self.pieces.body).map_err(damaged)?;
                 take_file(part).map(|()| true)
             }
-            Kind::Rows => {
+            PieceKind::Rows => {
                 let mut rows = RowsRead::decode(&self.pieces.body).map_err(damaged)?;
                 let partition = PartitionId(rows.partition);
                 while let Some((key, value)) = rows.next().map_err(damaged)? {
@@ -136,7 +139,7 @@ struct PieceReader<R> {
 
 impl<R: Read> PieceReader<R> {
     /// Reads one piece; its kind, and where it begins.
-    fn next(&mut self) -> Result<(Kind, u64), StoreError> {
+    fn next(&mut self) -> Result<(PieceKind, u64), StoreError> {
         let at = self.offset;
         let mut bytes = [0; HEADER_BYTES];
         self.fill(Part::Header(&mut bytes))?;
@@ -188,11 +191,13 @@ impl<R: Read> PieceReader<R> {
         }
     }
 
-    fn bad_header(&self, at: u64, bad: BadHeader) -> StoreError {
+    fn bad_header(&self, at: u64, bad: PieceHeaderError) -> StoreError {
         match bad {
-            BadHeader::NoPiece if at == 0 => StoreError::Refused(format!("{} is no backup", self.name)),
-            BadHeader::NoPiece => self.damaged(at, "a piece should begin here"),
-            BadHeader::Form(found) => StoreError::Refused(format!(
+            PieceHeaderError::NoPiece if at == 0 => {
+                StoreError::Refused(format!("{} is no backup", self.name))
+            }
+            PieceHeaderError::NoPiece => self.damaged(at, "a piece should begin here"),
+            PieceHeaderError::Form(found) => StoreError::Refused(format!(
                 "{} has pieces of form {found} at offset {at}, and this build reads form 1: use the version that wrote it, or a \
                  later one",
                 self.name

@@ -15,7 +15,7 @@ use crate::table::Table;
 
 /// What is known of a partition's queues from one table to the next.
 #[derive(Default)]
-struct Known {
+struct KnownQueues {
     /// How much each queue has that is not resident: as it says, and as it was found.
     queues: BTreeMap<QueueKey, [QueueCounts; 2]>,
     names: HashSet<(String, String)>,
@@ -23,7 +23,7 @@ struct Known {
     others: HashSet<JobId>,
 }
 
-impl Known {
+impl KnownQueues {
     fn found(&mut self, queue: QueueKey) -> Result<&mut QueueCounts, Wrong> {
         let counts = self.queues.get_mut(&queue).map(|[_, found]| found);
         counts.ok_or_else(|| format!("there is no queue {}", queue.0))
@@ -33,7 +33,7 @@ impl Known {
 impl RowCheck<'_, '_> {
     /// Everything of a partition of queues.
     pub(super) fn partition_of_queues(&mut self, within: &CheckedPartition) {
-        let mut known = Known::default();
+        let mut known = KnownQueues::default();
         self.queues(within, &mut known);
         self.resident_jobs(within, &mut known);
         self.parked_jobs(within, &mut known);
@@ -43,7 +43,7 @@ impl RowCheck<'_, '_> {
         self.coordination(within);
     }
 
-    fn queues(&mut self, within: &CheckedPartition, known: &mut Known) {
+    fn queues(&mut self, within: &CheckedPartition, known: &mut KnownQueues) {
         let partition = within.partition;
         self.indexed(partition, |check, queue: &Queue| {
             known.queues.insert(queue.key, [QueueCounts::default(); 2]);
@@ -66,7 +66,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn resident_jobs(&mut self, within: &CheckedPartition, known: &mut Known) {
+    fn resident_jobs(&mut self, within: &CheckedPartition, known: &mut KnownQueues) {
         let partition = within.partition;
         self.indexed(partition, |check, job: &JobHead| {
             known.found(job.queue)?;
@@ -78,7 +78,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn parked_jobs(&mut self, within: &CheckedPartition, known: &mut Known) {
+    fn parked_jobs(&mut self, within: &CheckedPartition, known: &mut KnownQueues) {
         self.indexed(within.partition, |check, job: &ParkedJob| {
             let found = known.found(job.head.queue)?;
             match job.parking {
@@ -98,7 +98,7 @@ impl RowCheck<'_, '_> {
         }
     }
 
-    fn dead_letters(&mut self, within: &CheckedPartition, known: &mut Known) {
+    fn dead_letters(&mut self, within: &CheckedPartition, known: &mut KnownQueues) {
         self.indexed(within.partition, |check, dead: &DeadJob| {
             known.found(dead.queue)?.dead += 1;
             known.others.insert(dead.id);
@@ -110,7 +110,7 @@ impl RowCheck<'_, '_> {
         });
     }
 
-    fn counts_of_queues(&mut self, within: &CheckedPartition, known: &Known) {
+    fn counts_of_queues(&mut self, within: &CheckedPartition, known: &KnownQueues) {
         for (queue, [said, found]) in &known.queues {
             if said != found {
                 let what = format!("it says {said:?}, there are {found:?}");
@@ -119,7 +119,7 @@ impl RowCheck<'_, '_> {
         }
     }
 
-    fn bodies(&mut self, within: &CheckedPartition, known: &Known) {
+    fn bodies(&mut self, within: &CheckedPartition, known: &KnownQueues) {
         self.rows(Table::JobBodies, within.partition, |check, key, _| {
             let id = key::job_from(key).map_err(|_| "its key is not that of a job")?;
             if known.others.contains(&id) || check.get(Table::JobHeads, within.partition, key)?.is_some() {

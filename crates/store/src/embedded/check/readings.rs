@@ -8,7 +8,7 @@ use super::rows::{CheckedPartition, RowCheck, Wrong, elsewhere};
 use crate::codec::key::{BlobKey, TableKey};
 use crate::embedded::blobs::StoredBlob;
 use crate::embedded::tables::Table;
-use crate::history::{Blob, BlobIndex, SliceDevices, Span};
+use crate::history::{Blob, BlobIndex, ReadingSpan, SliceDevices};
 
 impl RowCheck<'_, '_> {
     pub(super) fn readings(&mut self, within: &CheckedPartition) {
@@ -28,7 +28,7 @@ impl RowCheck<'_, '_> {
         let key = BlobKey::from_key(key).map_err(|error| error.to_string())?;
         let stored = StoredBlob { snapshot: self.snapshot, partition: within.partition, key, index };
         let readings = Blob::open(stored).and_then(|blob| blob.all()).map_err(elsewhere)?;
-        let (mut devices, mut span) = (SliceDevices::default(), Span::EMPTY);
+        let (mut devices, mut span) = (SliceDevices::default(), ReadingSpan::EMPTY);
         let first = key.slice.saturating_mul(DeviceSlot::SLICE_DEVICES);
         for reading in &readings {
             within.was_given(DeviceSlot(first.saturating_add(u32::from(reading.within))))?;

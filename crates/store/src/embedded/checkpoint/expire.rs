@@ -11,9 +11,9 @@ use std::ops::Bound;
 use base::{PartitionId, Timestamp};
 use records::{CountsKey, DeviceSlot, KeptFrom};
 
-use crate::codec::key::{self, BlobKey, Moment, TableKey};
+use crate::codec::key::{self, BlobKey, FeedPlace, TableKey};
 use crate::embedded::blobs::{BlobWriter, of_days};
-use crate::embedded::tables::{Row, Table, TableWriter, Writer};
+use crate::embedded::tables::{Row, Table, TableWriter, TablesTransaction};
 use crate::embedded::view::damaged_row;
 use crate::history::{BlobIndex, day_of};
 use crate::key_range::KeyRange;
@@ -29,7 +29,7 @@ const TIMELINES_AT_ONCE: usize = 2_000;
 
 /// How far what a partition keeps no longer is removed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::embedded) struct Expired {
+pub(in crate::embedded) struct ExpiryProgress {
     /// What is older is not in the tables.
     pub(super) kept: KeptFrom,
     timelines: Timelines,
@@ -53,10 +53,10 @@ impl Default for Timelines {
 
 /// Removes some of what a partition keeps no longer; how many rows.
 pub(super) fn expire(
-    writer: &Writer<'_>,
+    writer: &TablesTransaction<'_>,
     partition: PartitionId,
     kept: &KeptFrom,
-    expired: &mut Expired,
+    expired: &mut ExpiryProgress,
 ) -> Result<u64, StoreError> {
     let timelines = &mut expired.timelines;
     let mut expiring = Expiring { writer, partition, kept, timelines, removed: 0 };
@@ -69,7 +69,7 @@ pub(super) fn expire(
 }
 
 struct Expiring<'a> {
-    writer: &'a Writer<'a>,
+    writer: &'a TablesTransaction<'a>,
     partition: PartitionId,
     kept: &'a KeptFrom,
     timelines: &'a mut Timelines,
@@ -96,7 +96,7 @@ impl RecordVisitor for Expiring<'_> {
 impl Expiring<'_> {
     /// Removes some rows of a table that are too old; what they were.
     fn rows(&mut self, table: Table) -> Result<Vec<Row>, StoreError> {
-        let moment = |time| Moment::first_at(time).below(&[]);
+        let moment = |time| FeedPlace::first_at(time).below(&[]);
         match table.lifetime() {
             Lifetime::Kept | Lifetime::Device => Ok(Vec::new()),
             Lifetime::DeviceAndEvents => self.timelines(table),
@@ -154,7 +154,7 @@ impl Expiring<'_> {
                 return Ok(removed);
             };
             let of_slot = key::slot(slot);
-            let old = KeyRange::of(&of_slot).before(Some(Moment::first_at(from).below(&of_slot)));
+            let old = KeyRange::of(&of_slot).before(Some(FeedPlace::first_at(from).below(&of_slot)));
             let old = rows.first(self.partition, &old, ROWS_AT_ONCE - removed.len(), |_, _| Ok(true))?;
             old.iter().try_for_each(|(key, _)| rows.remove(self.partition, key))?;
             removed.extend(old);

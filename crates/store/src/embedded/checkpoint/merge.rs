@@ -13,8 +13,8 @@ use records::DeviceSlot;
 
 use crate::codec::key::BlobKey;
 use crate::embedded::blobs::{self, BlobWriter, damaged_blob, of_days};
-use crate::embedded::tables::{Snapshot, Table, Writer};
-use crate::embedded::{EmbeddedStore, Progress};
+use crate::embedded::tables::{Snapshot, Table, TablesTransaction};
+use crate::embedded::{EmbeddedStore, StepOutcome};
 use crate::history::{BlobIndex, Sealed, day_of, plan};
 use crate::key_range::KeyRange;
 use crate::port::{StoreError, StoreMetric};
@@ -107,21 +107,21 @@ impl PlannedMerge {
 
 impl EmbeddedStore {
     /// Merges some blobs, or looks for some to be merged.
-    pub(super) fn merge_step(&self, merging: &mut Merging, now: Timestamp) -> Progress {
+    pub(super) fn merge_step(&self, merging: &mut Merging, now: Timestamp) -> StepOutcome {
         let today = day_of(now);
         merging.begin_pass(today);
         if merging.due.is_empty() && merging.pass.is_none() {
-            return Progress::Idle;
+            return StepOutcome::Idle;
         }
         let done = self.find_and_merge(merging, today);
         self.counters.merging.waiting.store(merging.due.len() as u64, Ordering::Relaxed);
         done.unwrap_or_else(|error| {
             self.failed(error);
-            Progress::Worked
+            StepOutcome::Worked
         })
     }
 
-    fn find_and_merge(&self, merging: &mut Merging, today: i32) -> Result<Progress, StoreError> {
+    fn find_and_merge(&self, merging: &mut Merging, today: i32) -> Result<StepOutcome, StoreError> {
         let snapshot = self.tables.snapshot()?;
         if merging.due.is_empty() {
             self.look(&snapshot, merging, today)?;
@@ -129,10 +129,10 @@ impl EmbeddedStore {
         let planned = self.planned(&snapshot, merging, today)?;
         drop(snapshot);
         if planned.is_empty() {
-            return Ok(if merging.pass.is_some() { Progress::Worked } else { Progress::Idle });
+            return Ok(if merging.pass.is_some() { StepOutcome::Worked } else { StepOutcome::Idle });
         }
         self.merge(&planned)?;
-        Ok(Progress::Worked)
+        Ok(StepOutcome::Worked)
     }
 
     /// Goes on with the pass.
@@ -254,7 +254,7 @@ fn read(
 
 /// Writes what was planned for a partition; answers the bytes of the new rows.
 fn merge_some(
-    writer: &Writer<'_>,
+    writer: &TablesTransaction<'_>,
     partition: PartitionId,
     planned: &[PlannedMerge],
 ) -> Result<u64, StoreError> {

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use base::PartitionId;
 use records::{Command, CommandState, DeviceSlot};
 
-use crate::codec::key::{self, BlobKey, Moment, TableKey};
+use crate::codec::key::{self, BlobKey, FeedPlace, TableKey};
 use crate::codec::rows_of_command;
 use crate::embedded::blobs::{BlobWriter, damaged_blob};
-use crate::embedded::tables::{Table, Writer};
+use crate::embedded::tables::{Table, TablesTransaction};
 use crate::embedded::view::damaged_row;
 use crate::history::{Blob, BlobIndex, Sealed};
 use crate::key_range::KeyRange;
@@ -30,7 +30,7 @@ const BLOBS_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: u32 = 512 * 1_024;
 
 /// Sweeps some of a partition; whether nothing is left to sweep.
-pub(super) fn sweep(writer: &Writer<'_>, partition: PartitionId) -> Result<bool, StoreError> {
+pub(super) fn sweep(writer: &TablesTransaction<'_>, partition: PartitionId) -> Result<bool, StoreError> {
     let mut deleted = writer.table(Table::Deleted)?;
     let first = deleted.first(partition, &KeyRange::all(), 1, |_, _| Ok(true))?;
     let Some((mark, _)) = first.first() else { return Ok(true) };
@@ -49,12 +49,16 @@ pub(super) fn sweep(writer: &Writer<'_>, partition: PartitionId) -> Result<bool,
 }
 
 /// Removes some events of the device; whether there were any.
-fn events(writer: &Writer<'_>, partition: PartitionId, slot: &TableKey) -> Result<bool, StoreError> {
+fn events(
+    writer: &TablesTransaction<'_>,
+    partition: PartitionId,
+    slot: &TableKey,
+) -> Result<bool, StoreError> {
     let mut index = writer.table(Table::EventsByDevice)?;
     let mut events = writer.table(Table::Events)?;
     let found = index.first(partition, &KeyRange::of(slot), EVENTS_AT_ONCE, |_, _| Ok(true))?;
     for (key, _) in &found {
-        let moment = Moment::at_end_of(key);
+        let moment = FeedPlace::at_end_of(key);
         let moment =
             moment.map_err(|error| damaged_row(writer.name(), Table::EventsByDevice, key, &error))?;
         events.remove(partition, &moment.below(&[]))?;
@@ -64,14 +68,18 @@ fn events(writer: &Writer<'_>, partition: PartitionId, slot: &TableKey) -> Resul
 }
 
 /// Removes some commands of the device, each with all of its rows; whether there were any.
-fn commands(writer: &Writer<'_>, partition: PartitionId, slot: &TableKey) -> Result<bool, StoreError> {
+fn commands(
+    writer: &TablesTransaction<'_>,
+    partition: PartitionId,
+    slot: &TableKey,
+) -> Result<bool, StoreError> {
     let index = writer.table(Table::CommandsByDevice)?;
     let found = index.first(partition, &KeyRange::of(slot), COMMANDS_AT_ONCE, |_, _| Ok(true))?;
     drop(index);
     let mut gone: BTreeMap<Table, Vec<TableKey>> = BTreeMap::new();
     for (key, _) in &found {
         let damaged = |error| damaged_row(writer.name(), Table::CommandsByDevice, key, &error);
-        let moment = Moment::at_end_of(key).map_err(damaged)?.below(&[]);
+        let moment = FeedPlace::at_end_of(key).map_err(damaged)?.below(&[]);
         let command: Option<Command> = record(writer, partition, &moment)?;
         let state: Option<CommandState> = record(writer, partition, &moment)?;
         let rows = command.zip(state).map(|(command, state)| rows_of_command(&command, &state));
@@ -88,7 +96,7 @@ fn commands(writer: &Writer<'_>, partition: PartitionId, slot: &TableKey) -> Res
 }
 
 fn record<R: Record>(
-    writer: &Writer<'_>,
+    writer: &TablesTransaction<'_>,
     partition: PartitionId,
     key: &TableKey,
 ) -> Result<Option<R>, StoreError> {
@@ -98,7 +106,11 @@ fn record<R: Record>(
 }
 
 /// Removes some rows of tables by slot; whether there were any.
-fn by_slot(writer: &Writer<'_>, partition: PartitionId, slot: &TableKey) -> Result<bool, StoreError> {
+fn by_slot(
+    writer: &TablesTransaction<'_>,
+    partition: PartitionId,
+    slot: &TableKey,
+) -> Result<bool, StoreError> {
     for table in Table::of_a_device() {
         let mut rows = writer.table(table)?;
         let found = rows.first(partition, &KeyRange::of(slot), ROWS_AT_ONCE, |_, _| Ok(true))?;
@@ -111,7 +123,11 @@ fn by_slot(writer: &Writer<'_>, partition: PartitionId, slot: &TableKey) -> Resu
 }
 
 /// Writes some blobs without the device's readings; whether there were any with them.
-fn blobs(writer: &Writer<'_>, partition: PartitionId, slot: DeviceSlot) -> Result<bool, StoreError> {
+fn blobs(
+    writer: &TablesTransaction<'_>,
+    partition: PartitionId,
+    slot: DeviceSlot,
+) -> Result<bool, StoreError> {
     let mut blobs = BlobWriter::open(writer, partition)?;
     let range = KeyRange::of(&key::slice(slot.slice()));
     let holds = |_: BlobKey, index: &BlobIndex| index.devices.contains(slot.within_slice());

@@ -8,8 +8,8 @@ use records::{DeviceProfile, DeviceSlot};
 use crate::codec::key::{self, BlobKey, TableKey};
 use crate::codec::{Stored, decode_seen_slice, encode_seen_slice};
 use crate::embedded::blobs::BlobWriter;
-use crate::embedded::overlay::{Data, Final, SeenChange, SliceOverlay};
-use crate::embedded::tables::{Table, TableWriter, Writer};
+use crate::embedded::overlay::{Final, OverlayData, SeenChange, SliceOverlay};
+use crate::embedded::tables::{Table, TableWriter, TablesTransaction};
 use crate::embedded::view::damaged_row;
 use crate::history::{Sealed, day_of, seal};
 use crate::key_range::KeyRange;
@@ -28,9 +28,9 @@ pub(super) struct CheckpointOutput {
 
 /// Writes the overlay.
 pub(super) fn write(
-    writer: &Writer<'_>,
+    writer: &TablesTransaction<'_>,
     partition: PartitionId,
-    data: &Data,
+    data: &OverlayData,
 ) -> Result<CheckpointOutput, StoreError> {
     let mut writing = PartitionWriter { writer, partition, written: CheckpointOutput::default() };
     let deleted = writing.deleted(data)?;
@@ -44,7 +44,7 @@ pub(super) fn write(
 }
 
 struct PartitionWriter<'a> {
-    writer: &'a Writer<'a>,
+    writer: &'a TablesTransaction<'a>,
     partition: PartitionId,
     written: CheckpointOutput,
 }
@@ -55,7 +55,7 @@ impl PartitionWriter<'_> {
         table.put(self.partition, key, value)
     }
 
-    fn rows(&mut self, table: Table, data: &Data) -> Result<(), StoreError> {
+    fn rows(&mut self, table: Table, data: &OverlayData) -> Result<(), StoreError> {
         let Some(rows) = data.rows(table).filter(|rows| rows.len() > 0) else { return Ok(()) };
         let mut out = self.writer.table(table)?;
         for (key, last) in rows.finals() {
@@ -69,7 +69,7 @@ impl PartitionWriter<'_> {
 
     /// The slots of devices deleted since the last checkpoint; their notification states go, which
     /// the overlay knows only in part.
-    fn deleted(&mut self, data: &Data) -> Result<BTreeSet<u32>, StoreError> {
+    fn deleted(&mut self, data: &OverlayData) -> Result<BTreeSet<u32>, StoreError> {
         let mut slots = BTreeSet::new();
         let Some(rows) = data.rows(Table::Deleted).filter(|rows| rows.len() > 0) else { return Ok(slots) };
         let mut states = self.writer.table(Table::NotificationStates)?;
@@ -82,7 +82,7 @@ impl PartitionWriter<'_> {
     }
 
     /// Profiles, and the indexes as far as what they say came or went.
-    fn devices(&mut self, data: &Data) -> Result<(), StoreError> {
+    fn devices(&mut self, data: &OverlayData) -> Result<(), StoreError> {
         let Some(rows) = data.rows(Table::Devices).filter(|rows| rows.len() > 0) else { return Ok(()) };
         let mut devices = self.writer.table(Table::Devices)?;
         let mut changed = BTreeMap::new();
@@ -132,7 +132,7 @@ impl PartitionWriter<'_> {
         Ok(())
     }
 
-    fn seen(&mut self, data: &Data) -> Result<(), StoreError> {
+    fn seen(&mut self, data: &OverlayData) -> Result<(), StoreError> {
         if data.slices().is_empty() {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl PartitionWriter<'_> {
     }
 
     /// Seals every chunk; what a deleted device read is left out.
-    fn readings(&mut self, data: &Data, deleted: &BTreeSet<u32>) -> Result<(), StoreError> {
+    fn readings(&mut self, data: &OverlayData, deleted: &BTreeSet<u32>) -> Result<(), StoreError> {
         let mut blobs = BlobWriter::open(self.writer, self.partition)?;
         let today = day_of(data.head().now);
         for (slice, changes) in data.slices() {

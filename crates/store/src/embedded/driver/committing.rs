@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Bell;
 use crate::embedded::inbox::Woken;
-use crate::embedded::{EmbeddedStore, Progress, SyncMode};
+use crate::embedded::{EmbeddedStore, StepOutcome, SyncMode};
 
 /// After so long without a batch the log claims what it holds.
 const CLAIM_AFTER: Duration = Duration::from_millis(10);
@@ -35,9 +35,9 @@ impl<'a> Committing<'a> {
         self.sync_if_due();
         let began = Instant::now();
         match self.store.commit_step() {
-            Progress::Worked => self.committed(began),
-            Progress::Full => self.wait_for_room(),
-            Progress::Idle => return self.rest(),
+            StepOutcome::Worked => self.committed(began),
+            StepOutcome::Full => self.wait_for_room(),
+            StepOutcome::Idle => return self.rest(),
         }
         true
     }

@@ -43,7 +43,7 @@ struct RowVersion {
 
 /// What is known of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found<'a> {
+pub(crate) enum OverlayRow<'a> {
     /// Nothing was changed: what lies below counts.
     Untouched,
     Deleted,
@@ -61,11 +61,11 @@ pub(crate) enum Final<'a> {
 }
 
 impl RowVersions {
-    fn at(&self, seq: u64) -> Found<'_> {
+    fn at(&self, seq: u64) -> OverlayRow<'_> {
         match self.versions.iter().rev().find(|version| version.seq <= seq) {
-            None => Found::Untouched,
-            Some(RowVersion { value: None, .. }) => Found::Deleted,
-            Some(RowVersion { value: Some(value), .. }) => Found::Value(value),
+            None => OverlayRow::Untouched,
+            Some(RowVersion { value: None, .. }) => OverlayRow::Deleted,
+            Some(RowVersion { value: Some(value), .. }) => OverlayRow::Value(value),
         }
     }
 
@@ -123,8 +123,8 @@ impl ChangedRows {
     }
 
     /// The row as of batch `seq`.
-    pub(crate) fn at(&self, key: &[u8], seq: u64) -> Found<'_> {
-        self.rows.get(key).map_or(Found::Untouched, |row| row.at(seq))
+    pub(crate) fn at(&self, key: &[u8], seq: u64) -> OverlayRow<'_> {
+        self.rows.get(key).map_or(OverlayRow::Untouched, |row| row.at(seq))
     }
 
     pub(super) fn put(
@@ -203,9 +203,9 @@ impl ChangedRows {
         let (mut copied, mut bytes) = (Vec::new(), 0);
         while let Some((key, row)) = next() {
             let value = match row.at(seq) {
-                Found::Untouched => continue,
-                Found::Deleted => None,
-                Found::Value(value) => Some(value),
+                OverlayRow::Untouched => continue,
+                OverlayRow::Deleted => None,
+                OverlayRow::Value(value) => Some(value),
             };
             if copied.len() >= rows_max || bytes >= bytes_max {
                 return (copied, true);
@@ -220,10 +220,10 @@ impl ChangedRows {
     /// out.
     pub(crate) fn finals(&self) -> impl DoubleEndedIterator<Item = (&TableKey, Final<'_>)> {
         self.rows.iter().filter_map(|(key, row)| match row.at(u64::MAX) {
-            Found::Value(value) => Some((key, Final::Put(value))),
-            Found::Deleted if row.is_born_here => None,
-            Found::Deleted => Some((key, Final::Remove)),
-            Found::Untouched => None,
+            OverlayRow::Value(value) => Some((key, Final::Put(value))),
+            OverlayRow::Deleted if row.is_born_here => None,
+            OverlayRow::Deleted => Some((key, Final::Remove)),
+            OverlayRow::Untouched => None,
         })
     }
 }

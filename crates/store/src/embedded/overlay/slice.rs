@@ -3,7 +3,7 @@
 use records::{DeviceSlot, Reading, Seen};
 
 use super::Versions;
-use crate::history::{Chunk, ChunkReadings, Span};
+use crate::history::{Chunk, ChunkReadings, ReadingSpan};
 
 /// What became of a device's sign of life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub(crate) struct ChunkPart<'a> {
 
 impl<'a> ChunkPart<'a> {
     /// Times of its readings, and perhaps of some later ones.
-    pub(crate) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> ReadingSpan {
         self.chunk.span()
     }
 

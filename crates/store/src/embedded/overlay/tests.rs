@@ -13,8 +13,8 @@ fn key(number: u8) -> TableKey {
     TableKey::from_slice(&[number])
 }
 
-fn put(table: Table, number: u8, value: u64) -> Change {
-    Change::Put { table, key: key(number), value: Box::from(value.to_be_bytes()) }
+fn put(table: Table, number: u8, value: u64) -> TableChange {
+    TableChange::Put { table, key: key(number), value: Box::from(value.to_be_bytes()) }
 }
 
 /// Nothing is in the tables.
@@ -22,20 +22,20 @@ fn none() -> ExistenceFilter {
     ExistenceFilter::Devices(BloomFilter::for_keys(0), LastCommand::default())
 }
 
-fn batch(seq: u64, changes: Vec<Change>) -> Prepared {
+fn batch(seq: u64, changes: Vec<TableChange>) -> PreparedBatch {
     let head = PartitionHead { seq, ..PartitionHead::default() };
-    Prepared { head, changes }
+    PreparedBatch { head, changes }
 }
 
-fn apply(overlay: &Overlay, seq: u64, changes: Vec<Change>, existence: &ExistenceFilter) {
+fn apply(overlay: &Overlay, seq: u64, changes: Vec<TableChange>, existence: &ExistenceFilter) {
     overlay.apply(batch(seq, changes), Position(seq), &Below { frozen: None, existence });
 }
 
-fn sign(slot: u32, number: u32) -> Change {
+fn sign(slot: u32, number: u32) -> TableChange {
     let ts = Timestamp(i64::from(number));
     let seen = Seen { at: ts, way: WayIn::Http, attended: Attended(0), readings: number, newest_ts: None };
     let reading = Reading { number, ts, value: Value::Number(1.0), changed: false };
-    Change::Sign(SlotSign { slot: DeviceSlot(slot), seen, reading: Some(reading) })
+    TableChange::Sign(SlotSign { slot: DeviceSlot(slot), seen, reading: Some(reading) })
 }
 
 /// All that a view can see: rows, signs of life and readings.
@@ -52,9 +52,9 @@ fn seeing(overlay: &Overlay, seq: u64) -> Seeing {
     if let Some(rows) = data.rows(Table::JobHeads) {
         for (key, value) in rows.first_changed(&KeyRange::all(), seq, true, (usize::MAX, usize::MAX)).0 {
             let at = match rows.at(&key, seq) {
-                Found::Value(value) => Some(Box::from(value)),
-                Found::Deleted => None,
-                Found::Untouched => panic!("a row of a range is touched"),
+                OverlayRow::Value(value) => Some(Box::from(value)),
+                OverlayRow::Deleted => None,
+                OverlayRow::Untouched => panic!("a row of a range is touched"),
             };
             assert_eq!(at, value);
             let value = value.map(|value| u64::from_be_bytes((*value).try_into().expect("eight bytes")));
@@ -82,8 +82,8 @@ fn a_view_sees_the_same_for_as_long_as_it_is_open() {
         for seq in 1..60 {
             let change = |random: &mut Random| match random.below(4) {
                 0 => put(Table::JobHeads, random.below(6) as u8, seq),
-                1 => Change::Delete { table: Table::JobHeads, key: key(random.below(6) as u8) },
-                2 if random.below(5) == 0 => Change::DropDevice(DeviceSlot(random.below(20) as u32)),
+                1 => TableChange::Delete { table: Table::JobHeads, key: key(random.below(6) as u8) },
+                2 if random.below(5) == 0 => TableChange::DropDevice(DeviceSlot(random.below(20) as u32)),
                 _ => {
                     number += 1;
                     sign(random.below(20) as u32, number)
@@ -122,7 +122,7 @@ fn a_deletion_cancels_out_only_what_was_born_here() {
     apply(&frozen, 1, vec![put(Table::JobHeads, 2, 1)], &none());
     let overlay = Overlay::default();
     let below = Below { frozen: Some(&frozen), existence: &existence };
-    let delete = |number| Change::Delete { table: Table::JobHeads, key: key(number) };
+    let delete = |number| TableChange::Delete { table: Table::JobHeads, key: key(number) };
     let finals = |overlay: &Overlay| {
         let data = overlay.read();
         let rows = data.rows(Table::JobHeads).expect("changed");
@@ -140,7 +140,7 @@ fn a_deletion_cancels_out_only_what_was_born_here() {
 fn the_head_of_a_job_that_was_parked_leaves_nothing_to_delete() {
     let mut existence = ExistenceFilter::Marks(Marks::default());
     existence.insert(Table::ParkedIds, &key(9));
-    let (overlay, delete) = (Overlay::default(), |table| Change::Delete { table, key: key(1) });
+    let (overlay, delete) = (Overlay::default(), |table| TableChange::Delete { table, key: key(1) });
     apply(&overlay, 1, vec![delete(Table::ParkedIds), put(Table::JobHeads, 1, 7)], &existence);
     apply(&overlay, 2, vec![delete(Table::JobHeads)], &existence);
     let data = overlay.read();
@@ -157,7 +157,7 @@ fn without_views_nothing_is_kept_twice() {
     }
     let data = overlay.read();
     assert_eq!(data.records(), 1);
-    assert_eq!(data.rows(Table::JobHeads).expect("changed").at(&key(1), 98), Found::Untouched);
+    assert_eq!(data.rows(Table::JobHeads).expect("changed").at(&key(1), 98), OverlayRow::Untouched);
     assert_eq!((data.position(), data.head().seq), (Position(99), 99));
 }
 
@@ -173,7 +173,7 @@ fn the_memory_of_all_overlays_is_known_until_nobody_reads_them() {
     assert_eq!(memory.bytes(), rows, "what is overwritten takes nothing");
     apply(&other, 1, (0..100).map(|number| sign(number, number)).collect(), &existence);
     assert!(memory.bytes() >= rows + SliceOverlay::EMPTY_BYTES);
-    let deletions = (0..100).map(|number| Change::Delete { table: Table::JobHeads, key: key(number) });
+    let deletions = (0..100).map(|number| TableChange::Delete { table: Table::JobHeads, key: key(number) });
     apply(&one, 3, deletions.collect(), &existence);
     drop(other);
     assert_eq!(memory.bytes(), 0, "what was born here and deleted takes nothing, nor does what nobody reads");
@@ -182,7 +182,7 @@ fn the_memory_of_all_overlays_is_known_until_nobody_reads_them() {
 #[test]
 fn rows_are_copied_up_to_a_count_and_a_size() {
     let overlay = Overlay::default();
-    let sized = |(number, bytes)| Change::Put {
+    let sized = |(number, bytes)| TableChange::Put {
         table: Table::JobHeads,
         key: key(number),
         value: vec![0; bytes].into(),
@@ -190,7 +190,7 @@ fn rows_are_copied_up_to_a_count_and_a_size() {
     let mut changes: Vec<_> = (1..).zip([10, 200, 10, 10, 10]).map(sized).collect();
     changes.push(put(Table::JobHeads, 9, 1));
     apply(&overlay, 1, changes, &none());
-    apply(&overlay, 2, vec![Change::Delete { table: Table::JobHeads, key: key(4) }], &none());
+    apply(&overlay, 2, vec![TableChange::Delete { table: Table::JobHeads, key: key(4) }], &none());
     apply(&overlay, 3, vec![put(Table::JobHeads, 0, 1)], &none());
     let data = overlay.read();
     let rows = data.rows(Table::JobHeads).expect("changed");

@@ -70,13 +70,13 @@ fn jobs(store: &EmbeddedStore) -> usize {
 fn a_change_is_written_when_it_is_old_enough() {
     let store = open(&SimulatedDisk::new(1)).expect("opens");
     let mut head = PartitionHead::default();
-    assert_eq!((store.next_checkpoint(), store.checkpoint_step(Timestamp::MAX)), (None, Progress::Idle));
+    assert_eq!((store.next_checkpoint(), store.checkpoint_step(Timestamp::MAX)), (None, StepOutcome::Idle));
     commit(&store, &mut head, put_jobs(0..1));
     let due = START.after(small().checkpoint_age);
     assert_eq!(store.next_checkpoint(), Some(due));
-    assert_eq!(store.checkpoint_step(Timestamp(due.0 - 1)), Progress::Idle);
-    assert_eq!(store.checkpoint_step(due), Progress::Worked);
-    assert_eq!((store.next_checkpoint(), store.checkpoint_step(Timestamp::MAX)), (None, Progress::Idle));
+    assert_eq!(store.checkpoint_step(Timestamp(due.0 - 1)), StepOutcome::Idle);
+    assert_eq!(store.checkpoint_step(due), StepOutcome::Worked);
+    assert_eq!((store.next_checkpoint(), store.checkpoint_step(Timestamp::MAX)), (None, StepOutcome::Idle));
     assert_eq!(metric(&store, "fieldpost_store_overlay_records"), 0.0);
 }
 
@@ -92,7 +92,7 @@ fn a_long_log_brings_checkpoints_and_is_freed_behind_them() {
             assert!(matches!(outcome.try_recv(), Ok(CommitOutcome::Durable)));
         }
         // not by age
-        while store.checkpoint_step(Timestamp(0)) == Progress::Worked {}
+        while store.checkpoint_step(Timestamp(0)) == StepOutcome::Worked {}
         assert!(metric(&store, "fieldpost_store_log_bytes") <= 3.0 * 64.0 * 1_024.0);
         assert!(segments(&disk) <= 40, "{}", segments(&disk));
     }
@@ -111,7 +111,7 @@ fn the_time_of_the_last_checkpoint_is_told() {
     give(&store, all_traffic(1)[0].next_batch(100));
     settle(&store);
     let late = store.next_checkpoint().expect("something was changed").after(Duration::from_millis(1_500));
-    assert_eq!(store.checkpoint_step(late), Progress::Worked);
+    assert_eq!(store.checkpoint_step(late), StepOutcome::Worked);
     assert_eq!(last(&store).map(|metric| metric.value), Some(late.0 as f64 / 1e3));
 }
 
@@ -127,7 +127,7 @@ fn partitions_without_changes_do_not_hold_the_log() {
         let outcome = give(&store, traffic[of].next_batch(200));
         settle(&store);
         assert!(matches!(outcome.try_recv(), Ok(CommitOutcome::Durable)));
-        while store.checkpoint_step(Timestamp(0)) == Progress::Worked {}
+        while store.checkpoint_step(Timestamp(0)) == StepOutcome::Worked {}
     }
     assert!(segments(&disk) <= 40, "{}", segments(&disk));
     disk.crash();
@@ -141,14 +141,14 @@ fn commits_wait_when_the_log_has_no_room() {
     let store = open(&SimulatedDisk::new(1)).expect("opens");
     let mut traffic = all_traffic(1);
     let mut outcomes = Vec::new();
-    while store.commit_step() != Progress::Full {
+    while store.commit_step() != StepOutcome::Full {
         outcomes.push(give(&store, traffic[0].next_batch(400)));
     }
     let waiting = outcomes.pop().expect("one waits");
     assert!(waiting.try_recv().is_err());
     assert!(outcomes.iter().all(|outcome| matches!(outcome.try_recv(), Ok(CommitOutcome::Durable))));
-    assert_eq!(store.checkpoint_step(Timestamp(0)), Progress::Worked);
-    assert_eq!(store.commit_step(), Progress::Worked);
+    assert_eq!(store.checkpoint_step(Timestamp(0)), StepOutcome::Worked);
+    assert_eq!(store.commit_step(), StepOutcome::Worked);
     assert!(matches!(waiting.try_recv(), Ok(CommitOutcome::Durable)));
 }
 
@@ -162,7 +162,7 @@ fn what_comes_and_goes_between_checkpoints_never_touches_the_tables() {
         commit(&store, &mut head, delete_jobs(numbers));
     }
     assert_eq!(metric(&store, "fieldpost_store_overlay_records"), 0.0);
-    assert_eq!(store.checkpoint_step(Timestamp::MAX), Progress::Worked);
+    assert_eq!(store.checkpoint_step(Timestamp::MAX), StepOutcome::Worked);
     assert_eq!(metric(&store, "fieldpost_store_checkpoint_bytes_total"), 0.0);
 }
 
@@ -215,10 +215,10 @@ fn a_checkpoint_is_due_for_memory_before_the_log_is_long() {
     let store = EmbeddedStore::open(Arc::new(disk) as Arc<dyn Disk>, options).expect("opens");
     let mut head = PartitionHead::default();
     commit(&store, &mut head, put_jobs(0..100));
-    assert_eq!(store.checkpoint_step(START), Progress::Idle);
+    assert_eq!(store.checkpoint_step(START), StepOutcome::Idle);
     commit(&store, &mut head, put_jobs(100..2_000));
-    assert_eq!(store.checkpoint_step(START), Progress::Worked);
-    assert_eq!(store.checkpoint_step(START), Progress::Idle, "what was written takes no memory");
+    assert_eq!(store.checkpoint_step(START), StepOutcome::Worked);
+    assert_eq!(store.checkpoint_step(START), StepOutcome::Idle, "what was written takes no memory");
     assert_eq!(jobs(&store), 2_000);
 }
 
@@ -232,7 +232,7 @@ fn parked_jobs_make_a_checkpoint_due_sooner() {
     commit(&store, &mut devices, put_jobs(0..2_500));
     assert_eq!(
         store.checkpoint_step(START),
-        Progress::Idle,
+        StepOutcome::Idle,
         "of jobs that may be done soon there may be many"
     );
     let parked = |number| {
@@ -240,5 +240,5 @@ fn parked_jobs_make_a_checkpoint_due_sooner() {
         Op::ParkJob(Box::new(job))
     };
     commit_to(&store, PartitionId::of_queues(0), &mut queues, (0..500).map(parked).collect());
-    assert_eq!(store.checkpoint_step(START), Progress::Worked);
+    assert_eq!(store.checkpoint_step(START), StepOutcome::Worked);
 }

@@ -28,7 +28,7 @@ use super::*;
 use crate::codec::{Stored, key};
 use crate::embedded::backup::piece::{HEADER_BYTES, RowsRead};
 use crate::embedded::open::TABLES;
-use crate::embedded::tables::{Table, Tables, Writer};
+use crate::embedded::tables::{Table, Tables, TablesTransaction};
 use crate::key_range::KeyRange;
 use crate::table::TablePartitions;
 
@@ -303,7 +303,7 @@ fn partition_of(table: Table) -> PartitionId {
 }
 
 /// Changes the tables behind the store's back.
-fn change(directory: &Path, change: impl FnOnce(&Writer<'_>) -> Result<(), StoreError>) {
+fn change(directory: &Path, change: impl FnOnce(&TablesTransaction<'_>) -> Result<(), StoreError>) {
     let store = open_real(directory).expect("opens");
     store.checkpoint_all().expect("writes");
     drop(store);

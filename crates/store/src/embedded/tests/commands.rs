@@ -88,7 +88,7 @@ impl Devices {
     /// Does everything that is due by itself; how many pieces of work it was.
     fn work(&self) -> usize {
         let mut steps = 0;
-        while self.store.checkpoint_step(Timestamp::MAX) == Progress::Worked {
+        while self.store.checkpoint_step(Timestamp::MAX) == StepOutcome::Worked {
             steps += 1;
         }
         steps
@@ -190,7 +190,7 @@ fn timelines_are_gone_through_in_rounds() {
         devices.commit(Vec::new());
         devices.store.checkpoint_all().expect("writes");
     }
-    assert_eq!(devices.store.checkpoint_step(Timestamp(0)), Progress::Worked);
+    assert_eq!(devices.store.checkpoint_step(Timestamp(0)), StepOutcome::Worked);
     devices.crash();
     let steps = devices.work();
     assert!(steps > 3, "{steps}");

@@ -75,7 +75,7 @@ fn filled(disk: &SimulatedDisk) -> (EmbeddedStore, PartitionHead) {
     for day in 0..DAYS {
         head.now = Timestamp(day * DAY_MS);
         commit(&store, &mut head, of_day(day));
-        while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
+        while store.checkpoint_step(Timestamp::MAX) == StepOutcome::Worked {}
     }
     (store, head)
 }
@@ -119,7 +119,7 @@ fn only_the_days_that_are_kept_stay_in_the_tables() {
     keep_the_last_day(&store, &mut head);
     let mut steps = 0;
     let mut left = before.iter().sum::<usize>();
-    while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {
+    while store.checkpoint_step(Timestamp::MAX) == StepOutcome::Worked {
         let now = all_rows(&store).iter().sum();
         assert!(left - now <= 20_000, "{} rows at once", left - now);
         left = now;
@@ -141,7 +141,7 @@ fn devices_that_are_gone_cost_no_time() {
     head.next_slot = u32::MAX;
     let blobs = rows(&store, Table::BlobIndex);
     keep_the_last_day(&store, &mut head);
-    while store.checkpoint_step(Timestamp(0)) == Progress::Worked {}
+    while store.checkpoint_step(Timestamp(0)) == StepOutcome::Worked {}
     let left = rows(&store, Table::BlobIndex);
     assert!(left > 0 && left < blobs, "{left} of {blobs}");
 }
@@ -152,7 +152,7 @@ fn history_of_one_sort_goes_without_the_others() {
     let before = all_rows(&store);
     head.kept_from = KeptFrom { events: Timestamp(DAY_MS), ..KeptFrom::EVER };
     commit(&store, &mut head, Vec::new());
-    while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
+    while store.checkpoint_step(Timestamp::MAX) == StepOutcome::Worked {}
     for (table, (before, now)) in EXPIRING.into_iter().zip(before.into_iter().zip(all_rows(&store))) {
         let with_events =
             matches!(table, Table::Events | Table::Timeline | Table::EventsByDevice | Table::Counts);
@@ -185,7 +185,7 @@ fn what_a_crash_interrupts_goes_on_after_it() {
             let events = view.events(crate::port::FeedFilter::default(), all(), &|_| true).expect("reads");
             assert_eq!(events.first().map(|event| event.id.at), Some(head.kept_from.events), "seed {seed}");
         }
-        while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
+        while store.checkpoint_step(Timestamp::MAX) == StepOutcome::Worked {}
         assert_eq!(all_rows(&store), expect, "seed {seed}");
     }
 }
@@ -194,7 +194,7 @@ fn what_a_crash_interrupts_goes_on_after_it() {
 fn what_comes_for_a_delivery_that_is_gone_is_not_seen_and_goes_with_the_next_day() {
     let (store, mut head) = filled(&SimulatedDisk::new(1));
     keep_the_last_day(&store, &mut head);
-    while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
+    while store.checkpoint_step(Timestamp::MAX) == StepOutcome::Worked {}
     let (gone, kept) = (key(0, 5), key(DAYS - 1, 5));
     let late = [gone, kept].into_iter().flat_map(|key| {
         let attempt = Attempt { number: 2, ..attempt(key) };
@@ -208,11 +208,11 @@ fn what_comes_for_a_delivery_that_is_gone_is_not_seen_and_goes_with_the_next_day
         assert_eq!(view.delivery(kept).expect("reads").map(|kept| kept.progress), Some(delivered()));
         assert_eq!(view.attempts(kept).expect("reads").len(), 2);
         drop(view);
-        while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
+        while store.checkpoint_step(Timestamp::MAX) == StepOutcome::Worked {}
     }
     head.kept_from.deliveries = Timestamp(DAYS * DAY_MS);
     commit(&store, &mut head, Vec::new());
-    while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
+    while store.checkpoint_step(Timestamp::MAX) == StepOutcome::Worked {}
     assert_eq!((rows(&store, Table::Progress), rows(&store, Table::Attempts)), (0, 0));
 }
 

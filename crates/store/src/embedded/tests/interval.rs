@@ -41,7 +41,7 @@ fn a_commit_is_one_write_and_many_share_a_later_sync() {
     let after = disk.counters();
     assert_eq!((after.writes - before.writes, after.syncs), (4, before.syncs));
     assert_eq!(metric(&store, "fieldpost_store_unsynced_batches"), 4.0);
-    assert_eq!((store.sync_step(), store.sync_step()), (Progress::Worked, Progress::Idle));
+    assert_eq!((store.sync_step(), store.sync_step()), (StepOutcome::Worked, StepOutcome::Idle));
     let synced = disk.counters();
     assert_eq!((synced.writes, synced.syncs), (after.writes, before.syncs + 1));
     assert_eq!(metric(&store, "fieldpost_store_unsynced_batches"), 0.0);
@@ -55,7 +55,7 @@ fn a_store_that_always_syncs_has_nothing_left_to_sync() {
     commit(&store, &mut all_traffic(1)[0]);
     assert_eq!(metric(&store, "fieldpost_store_unsynced_batches"), 0.0);
     let before = disk.counters();
-    assert_eq!((store.sync_step(), disk.counters()), (Progress::Idle, before));
+    assert_eq!((store.sync_step(), disk.counters()), (StepOutcome::Idle, before));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_checkpoint_syncs_what_it_covers() {
         let mut traffic = all_traffic(1);
         commit(&store, &mut traffic[0]);
         commit(&store, &mut traffic[index]);
-        assert_eq!(store.checkpoint_step(Timestamp::MAX), Progress::Worked);
+        assert_eq!(store.checkpoint_step(Timestamp::MAX), StepOutcome::Worked);
         assert_eq!(metric(&store, "fieldpost_store_unsynced_batches"), 0.0);
         let left = open(&disk.copy_of_durable(1)).expect("the tables are not ahead of the log");
         for id in PARTITIONS_OF_TEST {
@@ -100,13 +100,13 @@ fn nothing_is_removed_because_of_a_batch_that_may_be_lost() {
     let store = open_at_intervals(&disk);
     let mut traffic = all_traffic(1);
     commit(&store, &mut traffic[0]);
-    while store.checkpoint_step(Timestamp::MAX) == Progress::Worked {}
+    while store.checkpoint_step(Timestamp::MAX) == StepOutcome::Worked {}
     let mut batch = traffic[0].next_batch(1);
     batch.head.kept_from.events = batch.head.now.after(Duration::from_secs(3_600));
     let outcome = give(&store, batch.clone());
     settle(&store);
     assert!(matches!(outcome.try_recv(), Ok(CommitOutcome::Durable)));
-    assert_eq!(store.checkpoint_step(Timestamp(0)), Progress::Worked, "what is too old goes");
+    assert_eq!(store.checkpoint_step(Timestamp(0)), StepOutcome::Worked, "what is too old goes");
     let left = open(&disk.copy_of_durable(1)).expect("opens");
     assert_eq!(left.partition(PartitionId(0)).head().kept_from, batch.head.kept_from);
 }
@@ -127,7 +127,7 @@ fn a_later_sync_that_fails_stops_the_store() {
     let mut traffic = all_traffic(1);
     commit(&store, &mut traffic[0]);
     disk.fail_sync(1);
-    assert_eq!(store.sync_step(), Progress::Worked);
+    assert_eq!(store.sync_step(), StepOutcome::Worked);
     assert!(matches!(*store.failure().expect("failed"), StoreError::Disk { .. }));
     assert_poisoned(&store, &mut traffic[0]);
     drop(store);

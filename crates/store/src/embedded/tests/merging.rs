@@ -75,7 +75,7 @@ fn filled(disk: &SimulatedDisk) -> (PartitionHead, Readings) {
         head.now = Timestamp(START + checkpoint * DAY_MS / CHECKPOINTS_A_DAY);
         let ops = some_readings(&head, &mut random, &mut readings);
         commit(&store, &mut head, ops);
-        assert_eq!(store.checkpoint_step(head.now.after(small().checkpoint_age)), Progress::Worked);
+        assert_eq!(store.checkpoint_step(head.now.after(small().checkpoint_age)), StepOutcome::Worked);
     }
     for of_device in readings.values_mut() {
         of_device.sort_by_key(|reading| (reading.ts, reading.number));
@@ -131,7 +131,7 @@ fn metric(store: &EmbeddedStore, name: &str) -> f64 {
 }
 
 fn merge_all(store: &EmbeddedStore, now: Timestamp) {
-    while store.checkpoint_step(now) == Progress::Worked {}
+    while store.checkpoint_step(now) == StepOutcome::Worked {}
 }
 
 #[test]

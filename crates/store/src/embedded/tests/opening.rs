@@ -30,7 +30,7 @@ fn a_later_format_is_refused_by_name() {
     let disk = SimulatedDisk::new(1);
     drop(open(&disk).expect("opens"));
     let tables = Tables::open(&disk, "tables", 1 << 20).expect("opens");
-    let directory = Directory { lineage: Lineage(1), partitions: 2, log: LogId(2) };
+    let directory = DataDirectory { lineage: Lineage(1), partitions: 2, log: LogId(2) };
     let mut row = directory.to_row();
     row[0] = 9;
     tables.write(|writer| writer.put_directory(&row)).expect("writes");
@@ -90,8 +90,8 @@ pub(super) fn assert_poisoned(store: &EmbeddedStore, traffic: &mut Traffic) {
         assert!(matches!(store.view(id), Err(StoreError::Poisoned(_))));
         assert!(matches!(store.load(id), Err(StoreError::Poisoned(_))));
     }
-    assert_eq!(store.checkpoint_step(Timestamp::MAX), Progress::Idle);
-    assert_eq!((store.idle_step(), store.sync_step()), (Progress::Idle, Progress::Idle));
+    assert_eq!(store.checkpoint_step(Timestamp::MAX), StepOutcome::Idle);
+    assert_eq!((store.idle_step(), store.sync_step()), (StepOutcome::Idle, StepOutcome::Idle));
     let metrics = store.metrics();
     assert!(metrics.iter().any(|metric| metric.name == "fieldpost_store_failed" && metric.value == 1.0));
 }

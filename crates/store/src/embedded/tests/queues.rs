@@ -9,7 +9,7 @@ use records::{
 use super::*;
 use crate::codec::{Stored, key};
 use crate::embedded::check::check_disk;
-use crate::embedded::directory::Directory;
+use crate::embedded::directory::DataDirectory;
 use crate::embedded::tables::{Table, Tables};
 use crate::port::ParkedScan;
 
@@ -195,7 +195,7 @@ fn a_directory_of_the_first_format_opens_and_is_of_the_newest_afterwards() {
         tables.write(|writer| writer.put_directory(&row)).expect("writes");
         (tables, row)
     };
-    let directory = Directory::from_row(&row).expect("is read");
+    let directory = DataDirectory::from_row(&row).expect("is read");
     drop(tables);
     queues.restart();
     queues.live();

@@ -9,7 +9,7 @@ use crate::codec::key::BlobKey;
 use crate::embedded::blobs::{self, StoredBlob, blobs_with};
 use crate::embedded::partition::PinnedPartition;
 use crate::embedded::tables::Table;
-use crate::history::{Blob, BlobIndex, Span};
+use crate::history::{Blob, BlobIndex, ReadingSpan};
 use crate::port::StoreError;
 
 /// Hands out each time from the first until before the second of `times`.
@@ -23,7 +23,7 @@ pub(super) fn each(
     if from >= to || view.is_deleted(slot)? {
         return Ok(());
     }
-    let span = Span { min: from, max: Timestamp(to.0 - 1) };
+    let span = ReadingSpan { min: from, max: Timestamp(to.0 - 1) };
     let mut times = Times { moment, slot, span, each };
     times.chunks()?;
     times.blobs()
@@ -32,7 +32,7 @@ pub(super) fn each(
 struct Times<'a> {
     moment: &'a PinnedPartition,
     slot: DeviceSlot,
-    span: Span,
+    span: ReadingSpan,
     each: &'a mut dyn FnMut(Timestamp),
 }
 

@@ -10,7 +10,7 @@ use crate::codec::key::BlobKey;
 use crate::embedded::blobs::{self, StoredBlob, blobs_with};
 use crate::embedded::partition::PinnedPartition;
 use crate::embedded::tables::Table;
-use crate::history::{Blob, BlobIndex, ReadingPage, Span, span_of_day};
+use crate::history::{Blob, BlobIndex, ReadingPage, ReadingSpan, span_of_day};
 use crate::port::{Page, ReadingKey, StoreError};
 
 pub(super) fn page(
@@ -41,7 +41,7 @@ struct ReadingsPage<'a> {
 
 impl ReadingsPage<'_> {
     /// In the direction of the page.
-    fn sort<T>(&self, sources: &mut [T], span: impl Fn(&T) -> Span) {
+    fn sort<T>(&self, sources: &mut [T], span: impl Fn(&T) -> ReadingSpan) {
         if self.page.is_ascending() {
             sources.sort_by_key(|source| span(source).min);
         } else {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A full block with its key fills one page of the tables. Where blocks are kept is the business of
-//! a [`Source`].
+//! a [`BlobSource`].
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,7 +20,7 @@ const CONTENT_BYTES: usize = BLOCK_BYTES - CHECKSUM_BYTES;
 const WHAT: &str = "a block of readings";
 
 /// Gives parts of a blob's contents.
-pub(crate) trait Source {
+pub(crate) trait BlobSource {
     type Error;
 
     /// Bytes of the blob, with its checksums.
@@ -32,7 +32,7 @@ pub(crate) trait Source {
 }
 
 /// A whole blob.
-impl<B: AsRef<[u8]> + ?Sized> Source for &B {
+impl<B: AsRef<[u8]> + ?Sized> BlobSource for &B {
     type Error = CodecError;
 
     fn blob_bytes(&self) -> usize {
@@ -71,12 +71,12 @@ pub(super) fn content_bytes(blob_bytes: usize) -> usize {
 }
 
 /// Contents that begin within the first block: as much of them as that block holds.
-pub(super) fn first<S: Source>(source: &S) -> Result<Cow<'_, [u8]>, S::Error> {
+pub(super) fn first<S: BlobSource>(source: &S) -> Result<Cow<'_, [u8]>, S::Error> {
     read(source, 0..content_bytes(source.blob_bytes()).min(CONTENT_BYTES))
 }
 
 /// A part of the contents, verified with the blocks that it lies in.
-pub(super) fn read<S: Source>(source: &S, range: Range<usize>) -> Result<Cow<'_, [u8]>, S::Error> {
+pub(super) fn read<S: BlobSource>(source: &S, range: Range<usize>) -> Result<Cow<'_, [u8]>, S::Error> {
     if range.start > range.end || range.end > content_bytes(source.blob_bytes()) {
         return Err(source.damaged(CodecError::Truncated { what: WHAT, at: source.blob_bytes() }));
     }
@@ -103,7 +103,7 @@ pub(super) fn read<S: Source>(source: &S, range: Range<usize>) -> Result<Cow<'_,
 }
 
 /// What a block holds, verified, as many bytes as it must hold.
-fn content<S: Source>(source: &S, number: usize) -> Result<Cow<'_, [u8]>, S::Error> {
+fn content<S: BlobSource>(source: &S, number: usize) -> Result<Cow<'_, [u8]>, S::Error> {
     let expected =
         content_bytes(source.blob_bytes()).saturating_sub(number * CONTENT_BYTES).min(CONTENT_BYTES);
     let block = source.block(number)?;

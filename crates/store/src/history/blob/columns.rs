@@ -4,7 +4,7 @@ use base::{Timestamp, Value};
 use records::Reading;
 
 use super::texts::{SharedTexts, Texts};
-use crate::codec::{CodecError, Reader, bit, put_i64, put_u64};
+use crate::codec::{ByteReader, CodecError, bit, put_i64, put_u64};
 
 /// The section is of one reading.
 const SINGLE: u8 = 1 << 0;
@@ -164,7 +164,7 @@ pub(super) struct Section<'a> {
 }
 
 impl Section<'_> {
-    pub(super) fn readings(&self, reader: &mut Reader<'_>) -> Result<Vec<Reading>, CodecError> {
+    pub(super) fn readings(&self, reader: &mut ByteReader<'_>) -> Result<Vec<Reading>, CodecError> {
         let flags = reader.u8("flags")?;
         let texts = Texts::get(self.texts, reader, flags & OWN_TEXTS != 0)?;
         if flags & SINGLE != 0 {
@@ -180,7 +180,7 @@ impl Section<'_> {
     }
 
     /// The times alone; what follows them is not read.
-    pub(super) fn times(&self, reader: &mut Reader<'_>) -> Result<Vec<Timestamp>, CodecError> {
+    pub(super) fn times(&self, reader: &mut ByteReader<'_>) -> Result<Vec<Timestamp>, CodecError> {
         let flags = reader.u8("flags")?;
         if flags & SINGLE != 0 {
             return Ok(vec![self.first]);
@@ -189,7 +189,12 @@ impl Section<'_> {
         self.times_and_first_number(reader, flags).map(|(times, _)| times)
     }
 
-    fn single(&self, reader: &mut Reader<'_>, texts: &Texts<'_>, flags: u8) -> Result<Reading, CodecError> {
+    fn single(
+        &self,
+        reader: &mut ByteReader<'_>,
+        texts: &Texts<'_>,
+        flags: u8,
+    ) -> Result<Reading, CodecError> {
         let number = reader.u32("a number")?;
         let value = match flags >> SINGLE_CODE_SHIFT & MODE {
             code @ (0 | 1) => bit(code == 1),
@@ -201,7 +206,7 @@ impl Section<'_> {
 
     fn times_and_first_number(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut ByteReader<'_>,
         flags: u8,
     ) -> Result<(Vec<Timestamp>, u32), CodecError> {
         let count = reader.length("a count")?;
@@ -214,7 +219,7 @@ impl Section<'_> {
 }
 
 fn get_values(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     texts: &Texts<'_>,
     count: usize,
     mode: u8,
@@ -239,7 +244,7 @@ fn get_values(
 }
 
 fn get_times(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     first: i64,
     count: usize,
     steady: bool,
@@ -258,7 +263,7 @@ fn get_times(
 }
 
 fn get_numbers(
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     first: u32,
     count: usize,
     consecutive: bool,
@@ -273,7 +278,7 @@ fn get_numbers(
     Ok(numbers)
 }
 
-fn get_changed(reader: &mut Reader<'_>, values: &[Value], mode: u8) -> Result<Vec<bool>, CodecError> {
+fn get_changed(reader: &mut ByteReader<'_>, values: &[Value], mode: u8) -> Result<Vec<bool>, CodecError> {
     let derived = |first| {
         let differs = values.windows(2).map(|pair| pair[0] != pair[1]);
         std::iter::once(first).chain(differs).collect()
@@ -286,7 +291,7 @@ fn get_changed(reader: &mut Reader<'_>, values: &[Value], mode: u8) -> Result<Ve
     }
 }
 
-fn get_bits(reader: &mut Reader<'_>, count: usize) -> Result<Vec<bool>, CodecError> {
+fn get_bits(reader: &mut ByteReader<'_>, count: usize) -> Result<Vec<bool>, CodecError> {
     let bytes = reader.take(count.div_ceil(8), "flags")?;
     Ok((0..count).map(|at| bytes[at / 8] >> (at % 8) & 1 == 1).collect())
 }

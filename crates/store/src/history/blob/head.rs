@@ -8,8 +8,8 @@ use std::ops::Range;
 use base::Timestamp;
 
 use super::texts::SharedTexts;
-use crate::codec::{CodecError, Reader, put_i64, put_u64};
-use crate::history::{SliceDevices, Span};
+use crate::codec::{ByteReader, CodecError, put_i64, put_u64};
+use crate::history::{ReadingSpan, SliceDevices};
 
 /// Most readings of a run: so many, and no more, a page may decode without showing one.
 pub(super) const RUN_READINGS_MAX: usize = 1_024;
@@ -21,7 +21,7 @@ const START_BYTES_MAX: usize = 11;
 
 /// Readings of one device that are in order and stand together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct ReadingRun {
     /// The device's place within the slice.
     pub(crate) within: u8,
     /// The time of the first reading.
@@ -32,9 +32,9 @@ pub(crate) struct Run {
     pub(super) section: Range<usize>,
 }
 
-impl Run {
-    pub(crate) fn span(&self) -> Span {
-        Span { min: self.first, max: self.last }
+impl ReadingRun {
+    pub(crate) fn span(&self) -> ReadingSpan {
+        ReadingSpan { min: self.first, max: self.last }
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) struct BlobHead {
     pub(super) base: i64,
     pub(super) texts: SharedTexts,
     /// By place, then by time.
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<ReadingRun>,
 }
 
 /// A run as it is written: place, time of its first reading, bytes of its section.
@@ -82,7 +82,7 @@ pub(super) fn encode(count: usize, base: i64, texts: &SharedTexts, runs: &[RunSt
 
 /// How long the head is, from how the contents begin.
 pub(super) fn length(start: &[u8]) -> Result<usize, CodecError> {
-    let mut reader = Reader::new(start);
+    let mut reader = ByteReader::new(start);
     let found = reader.u8(WHAT)?;
     if found != VERSION {
         return Err(CodecError::Version { what: WHAT, at: 0, found, known: VERSION });
@@ -94,7 +94,7 @@ pub(super) fn length(start: &[u8]) -> Result<usize, CodecError> {
 impl BlobHead {
     /// Reads a head of so many bytes, in front of contents of `content_bytes` in all.
     pub(super) fn read(head: &[u8], content_bytes: usize) -> Result<Self, CodecError> {
-        let mut reader = Reader::new(head);
+        let mut reader = ByteReader::new(head);
         reader.u8(WHAT)?;
         reader.length("a length")?;
         let count = reader.length("a count")?;
@@ -115,7 +115,7 @@ impl BlobHead {
     }
 
     /// The runs of a device, in order.
-    pub(super) fn runs_of(&self, within: u8) -> &[Run] {
+    pub(super) fn runs_of(&self, within: u8) -> &[ReadingRun] {
         let start = self.runs.partition_point(|run| run.within < within);
         let end = self.runs.partition_point(|run| run.within <= within);
         &self.runs[start..end]
@@ -127,11 +127,11 @@ struct Runs {
     base: i64,
     /// Where the next section begins.
     at: usize,
-    runs: Vec<Run>,
+    runs: Vec<ReadingRun>,
 }
 
 impl Runs {
-    fn device(&mut self, reader: &mut Reader<'_>, within: u8, several: usize) -> Result<(), CodecError> {
+    fn device(&mut self, reader: &mut ByteReader<'_>, within: u8, several: usize) -> Result<(), CodecError> {
         let mut before: Option<usize> = None;
         for _ in 0..several {
             let first = Timestamp(self.base.wrapping_add(reader.u64("a time")?.cast_signed()));
@@ -141,7 +141,7 @@ impl Runs {
                 self.runs[before].last = first;
             }
             before = Some(self.runs.len());
-            self.runs.push(Run { within, first, last: Timestamp::MAX, section: self.at..end });
+            self.runs.push(ReadingRun { within, first, last: Timestamp::MAX, section: self.at..end });
             self.at = end;
         }
         Ok(())

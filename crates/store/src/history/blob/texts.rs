@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use base::{ArcStr, Value};
 
-use crate::codec::{CodecError, Reader, bit, get_value, put_bytes, put_u64, put_value};
+use crate::codec::{ByteReader, CodecError, bit, get_value, put_bytes, put_u64, put_value};
 
 const INLINE: u64 = 2;
 const TEXTS: u64 = 3;
@@ -49,7 +49,7 @@ impl SharedTexts {
         put_texts(out, &self.0);
     }
 
-    pub(super) fn get(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
+    pub(super) fn get(reader: &mut ByteReader<'_>) -> Result<Self, CodecError> {
         reader.list("texts", get_text).map(Self)
     }
 }
@@ -59,7 +59,7 @@ fn put_texts(out: &mut Vec<u8>, texts: &[ArcStr]) {
     texts.iter().for_each(|text| put_bytes(out, text.as_bytes()));
 }
 
-fn get_text(reader: &mut Reader<'_>) -> Result<ArcStr, CodecError> {
+fn get_text(reader: &mut ByteReader<'_>) -> Result<ArcStr, CodecError> {
     let text = reader.text("a text")?;
     if text.is_empty() || text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
         return Err(reader.invalid("a text"));
@@ -98,7 +98,7 @@ impl<'a> Texts<'a> {
 
     pub(super) fn get(
         shared: &'a SharedTexts,
-        reader: &mut Reader<'_>,
+        reader: &mut ByteReader<'_>,
         has_own: bool,
     ) -> Result<Self, CodecError> {
         let own = if has_own { reader.list("texts", get_text)? } else { Vec::new() };
@@ -123,7 +123,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    pub(super) fn get_coded(&self, reader: &mut Reader<'_>) -> Result<Value, CodecError> {
+    pub(super) fn get_coded(&self, reader: &mut ByteReader<'_>) -> Result<Value, CodecError> {
         match reader.u64("a value")? {
             code @ (0 | 1) => Ok(bit(code == 1)),
             INLINE => get_value(reader),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use simulator::endpoint::Endpoint;
-use simulator::random::Random;
+use simulator::random::SeededRandom;
 
 use super::wire::Caller;
 use super::{QUEUES, Run};
@@ -28,7 +28,7 @@ const KEPT_MAX: usize = 30;
 pub(super) struct Client {
     caller: Caller,
     run: Arc<Run>,
-    random: Random,
+    random: SeededRandom,
     kept: Vec<ReservedJob>,
 }
 
@@ -43,7 +43,7 @@ struct ReservedJob {
 }
 
 impl Client {
-    pub(super) fn new(endpoint: &Endpoint, run: &Arc<Run>, random: Random) -> Self {
+    pub(super) fn new(endpoint: &Endpoint, run: &Arc<Run>, random: SeededRandom) -> Self {
         Self { caller: Caller::new(endpoint.clone()), run: Arc::clone(run), random, kept: Vec::new() }
     }
 

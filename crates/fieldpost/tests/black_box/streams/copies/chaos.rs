@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::random::Random;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
-use simulator::api_client::Api;
+use simulator::api_client::ApiClient;
 use tokio::sync::watch;
 
 use super::super::{S, numbers, read_all, until};
@@ -35,7 +35,7 @@ enum NodeFault {
 
 /// Appends until it is told to stop; how many messages were acknowledged, which is all of them.
 async fn produce(
-    (api, source): (Api, &'static str),
+    (api, source): (ApiClient, &'static str),
     is_over: watch::Receiver<bool>,
     answered: Arc<watch::Sender<u64>>,
 ) -> (&'static str, u64) {
@@ -115,7 +115,7 @@ async fn whatever_fails_every_node_has_every_message_once_and_in_order() {
     let producers: Vec<_> = nodes
         .iter()
         .map(|node| {
-            let api = Api::new(node.rig.site.http.clone(), PATIENCE);
+            let api = ApiClient::new(node.rig.site.http.clone(), PATIENCE);
             tokio::spawn(produce((api, node.name), is_over.clone(), Arc::clone(&answered)))
         })
         .collect();

@@ -8,7 +8,9 @@ use base::random::Random;
 use base::{Clock, Lineage};
 use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
 use store::embedded::LOG_BYTES_FACTOR_MAX;
-use store::{BLOCK_SUFFIX, Checked, EmbeddedOptions, EmbeddedStore, Progress, Store, StoreError, SyncMode};
+use store::{
+    BLOCK_SUFFIX, Checked, EmbeddedOptions, EmbeddedStore, StepOutcome, Store, StoreError, SyncMode,
+};
 
 use super::mortal_disk::{Doom, MortalDisk};
 use super::{End, Storage};
@@ -118,10 +120,10 @@ impl Storage for OnDisk {
 
     fn commit_step(&mut self, _: &mut Random) -> bool {
         self.opened.as_ref().is_some_and(|store| match store.commit_step() {
-            Progress::Idle => false,
-            Progress::Worked => true,
+            StepOutcome::Idle => false,
+            StepOutcome::Worked => true,
             // The log has no room: the real committer wakes the checkpointer and waits.
-            Progress::Full => store.checkpoint_step(self.clock.now()) == Progress::Worked,
+            StepOutcome::Full => store.checkpoint_step(self.clock.now()) == StepOutcome::Worked,
         })
     }
 
@@ -129,7 +131,7 @@ impl Storage for OnDisk {
         let Some(store) = &self.opened else { return false };
         let step =
             if random.chance(1, 4) { store.idle_step() } else { store.checkpoint_step(self.clock.now()) };
-        step == Progress::Worked
+        step == StepOutcome::Worked
     }
 
     fn sync_step(&mut self) -> bool {

@@ -63,7 +63,7 @@ pub(super) fn everything() -> Vec<Op> {
     put_command(waiting()).into_iter().chain(put_command(ended())).chain(rest).collect()
 }
 
-fn assert_told(change_tables: impl FnOnce(&Writer<'_>) -> Result<(), StoreError>, expect: &str) {
+fn assert_told(change_tables: impl FnOnce(&TablesTransaction<'_>) -> Result<(), StoreError>, expect: &str) {
     let directory = directory();
     change(directory.path(), change_tables);
     let (found, _) = check(directory.path());
@@ -88,7 +88,7 @@ fn a_row_of_a_command_that_is_missing_is_told_by_the_others() {
         assert_told(|writer| writer.table(table)?.remove(PARTITION, key), expect);
     }
     for table in [Table::CommandsByDevice, Table::CommandsByDue, Table::CommandsByKey] {
-        let first = |writer: &Writer<'_>| {
+        let first = |writer: &TablesTransaction<'_>| {
             let mut rows = writer.table(table)?;
             let first = rows.first(PARTITION, &KeyRange::all(), 1, |_, _| Ok(true))?;
             rows.remove(PARTITION, &first[0].0)
