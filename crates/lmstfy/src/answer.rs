@@ -1,7 +1,7 @@
 //! An answer as lmstfy's clients know it: JSON with its members in alphabetical order, and the id
 //! of the request in a header.
 
-use access::UnderWay;
+use access::OngoingRequest;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
     content_type: Option<&'static str>,
     more: Option<Box<(HeaderName, HeaderValue)>>,
     hand_over: Option<HandOver>,
-    under_way: Option<UnderWay>,
+    under_way: Option<OngoingRequest>,
 }
 
 impl Answer {
@@ -111,7 +111,7 @@ impl Answer {
     }
 
     /// The request is under way until the answer has left.
-    pub(crate) fn during(mut self, under_way: Option<UnderWay>) -> Self {
+    pub(crate) fn during(mut self, under_way: Option<OngoingRequest>) -> Self {
         self.under_way = under_way;
         self
     }

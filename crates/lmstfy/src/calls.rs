@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use access::UnderWay;
+use access::OngoingRequest;
 use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
@@ -34,7 +34,7 @@ pub(crate) async fn take_in(
     shared: Arc<Shared>,
     mut parts: Parts,
     body: Body,
-) -> (TakenIn, Option<UnderWay>) {
+) -> (TakenIn, Option<OngoingRequest>) {
     let uri = parts.uri.clone();
     let path = decoding::path(uri.path());
     let Some(target) = target(&parts.method, &path) else {
@@ -79,7 +79,7 @@ async fn called(
     target: &Target<'_>,
     parts: &mut Parts,
     body: Body,
-) -> Result<(TakenIn, Option<UnderWay>), Answer> {
+) -> Result<(TakenIn, Option<OngoingRequest>), Answer> {
     let names = target.names()?;
     let GuardedCall { taken, under_way, caller } =
         shared.let_in(target, parts, Query::new(parts.uri.query())).await?;

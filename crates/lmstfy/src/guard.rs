@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use access::{Holder, Scope, UnderWay};
+use access::{OngoingRequest, Scope, TokenHolder};
 use axum::extract::ConnectInfo;
 use axum::http::StatusCode;
 use axum::http::header::AUTHORIZATION;
@@ -50,7 +50,7 @@ pub(crate) struct GuardedCall {
     /// What it takes of a limit that was set over the admin API.
     pub(crate) taken: Option<Taken>,
     /// What it takes of the limits of a token of the REST API.
-    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) under_way: Option<OngoingRequest>,
     /// For whom its body counts; `None` for its address.
     pub(crate) caller: Option<CallerName>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct GuardedCall {
 pub(crate) struct Administrator<'a> {
     /// The name of the token; `None` where none is asked for.
     pub(crate) name: Option<&'a str>,
-    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) under_way: Option<OngoingRequest>,
 }
 
 impl Shared {
@@ -135,7 +135,11 @@ impl Shared {
     }
 
     /// Who shows a token of the REST API that suffices. Who guesses waits.
-    async fn held(&self, token: &str, suffices: impl Fn(&Scope) -> bool) -> Result<Holder<'_>, Refusal<'_>> {
+    async fn held(
+        &self,
+        token: &str,
+        suffices: impl Fn(&Scope) -> bool,
+    ) -> Result<TokenHolder<'_>, Refusal<'_>> {
         if token.is_empty() {
             return Err(Reason::Missing.into());
         }
@@ -171,7 +175,7 @@ fn password(parts: &Parts) -> Result<String, Reason> {
     password.map(str::to_owned).ok_or(Reason::Malformed)
 }
 
-fn admitted(holder: Holder<'_>) -> Result<UnderWay, Answer> {
+fn admitted(holder: TokenHolder<'_>) -> Result<OngoingRequest, Answer> {
     let under_way = holder.take().map_err(|reached| {
         Answer::message(StatusCode::TOO_MANY_REQUESTS, &holder.limited(&reached).detail)
     })?;
