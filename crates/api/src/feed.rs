@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use base::{DeviceId, Problem, Timestamp};
 use engine::Engine;
 use engine::followers::{Followed, FollowedFeed, Follower};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::problem::Refused;
 use net::shares::SenderKey;
 use tokio::select;
@@ -96,7 +96,7 @@ async fn look<L: Followable>(
     api: &ApiState,
     reads: &Reads,
     asked: &mut Arc<(PageOf<L::Key>, L)>,
-) -> Result<(Reservation, Read), Problem> {
+) -> Result<(MemoryReservation, Read), Problem> {
     let end = api.engine().feed_end();
     let (held, read) = list::read(api, reads, asked).await?;
     if read.is_empty
@@ -123,7 +123,7 @@ async fn first_item<L: Followable>(
     api: &ApiState,
     mut asked: Arc<(PageOf<L::Key>, L)>,
     until: Instant,
-) -> Result<(Reservation, Read), Problem> {
+) -> Result<(MemoryReservation, Read), Problem> {
     let _share = share_of_followers(api, &asked.0.whose)?;
     let (reads, following) = (&api.shared.follows, Arc::clone(&asked));
     let follower = reads.run(move || following.1.follow()).await?;

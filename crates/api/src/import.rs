@@ -7,7 +7,7 @@
 use base::Problem;
 use base::limits::SLICE_REPORTS_MAX;
 use engine::{Engine, ImportDevice, Imported};
-use net::body::Pieces;
+use net::body::BodyPieces;
 
 use crate::lines::{Line, LineOutcomes, SliceOfLines, SlicesInFlight, TakesLines, feed};
 use crate::shape::{ImportedShape, import_device};
@@ -17,7 +17,7 @@ use crate::shape::{ImportedShape, import_device};
 /// # Errors
 /// When the body breaks off or the server is not accepting; lines that came before may have been
 /// taken.
-pub(crate) async fn take(engine: &Engine, mut body: Pieces) -> Result<ImportedShape, Problem> {
+pub(crate) async fn take(engine: &Engine, mut body: BodyPieces) -> Result<ImportedShape, Problem> {
     let in_flight = SlicesInFlight::new(ImportedShape::add);
     let mut run = Run { engine, open: SliceOfLines::default(), in_flight };
     feed(&mut body, &mut run).await?;

@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use net::body_drain::BodyDrain;
 use net::content_encoding::Decoders;
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
-use net::shares::{COMMAND_WAITS_SHARE, POLLS_SHARE, Pool, SenderShares, WaitShares};
+use net::shares::{COMMAND_WAITS_SHARE, POLLS_SHARE, SenderShares, SharedPool, WaitShares};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
@@ -99,7 +99,7 @@ struct Shared {
     command_waits: WaitShares,
     polls: WaitShares,
     /// Of those who wait for messages of streams.
-    readers: Pool,
+    readers: SharedPool,
     /// Of dry runs of operations, for each token.
     dry_runs: SenderShares,
     memory: MemoryBudget,
@@ -174,7 +174,7 @@ impl ApiState {
                 followers: SenderShares::new(feed::FOLLOWERS_SHARE),
                 command_waits: WaitShares::new(COMMAND_WAITS_SHARE, "the ends of commands"),
                 polls: WaitShares::new(POLLS_SHARE, "commands of their devices"),
-                readers: Pool::new(routes::messages::READERS_MAX, routes::messages::READERS_SHARE),
+                readers: SharedPool::new(routes::messages::READERS_MAX, routes::messages::READERS_SHARE),
                 dry_runs: SenderShares::new(operations::DRY_RUNS_SHARE),
                 remembered,
                 decoders,

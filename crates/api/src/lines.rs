@@ -5,7 +5,7 @@ use base::Problem;
 use base::limits::NDJSON_LINE_BYTES_MAX;
 use futures_util::future::{BoxFuture, poll_immediate};
 use futures_util::stream::{FuturesOrdered, StreamExt};
-use net::body::Pieces;
+use net::body::BodyPieces;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
@@ -42,7 +42,7 @@ pub(crate) trait TakesLines {
 ///
 /// # Errors
 /// When the body breaks off, or what whoever takes the lines says.
-pub(crate) async fn feed(body: &mut Pieces, takes: &mut impl TakesLines) -> Result<(), Problem> {
+pub(crate) async fn feed(body: &mut BodyPieces, takes: &mut impl TakesLines) -> Result<(), Problem> {
     let mut lines = Lines::default();
     loop {
         let piece = tokio::select! {

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
 use engine::queries::{BoundedPage, LOOKED_AT_MAX};
-use net::memory_budget::{Reservation, SENDER_BYTES};
+use net::memory_budget::{MemoryReservation, SENDER_BYTES};
 use net::problem::Refused;
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ pub(crate) async fn read<L: List>(
     api: &ApiState,
     reads: &Reads,
     asked: &Arc<(PageOf<L::Key>, L)>,
-) -> Result<(Reservation, Read), Problem> {
+) -> Result<(MemoryReservation, Read), Problem> {
     // Whoever waits for room waits among those who wait for their turn.
     let place = reads.enter_as(&asked.0.whose)?;
     let bytes = bytes_max::<L>(asked.0.items() + 1);

@@ -3,7 +3,7 @@
 //! Whoever asks for much and takes nothing has its share of the memory, and not more.
 
 use base::Problem;
-use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation};
+use net::memory_budget::{MemoryBudget, MemoryPart, MemoryReservation, Purpose};
 use net::shares::SenderKey;
 use prometheus_client::metrics::gauge::Gauge;
 use prost::Message;
@@ -30,12 +30,12 @@ impl AnswerMemory {
     }
 
     /// So much for a sender, if that is there.
-    pub(crate) fn try_take(&self, sender: &SenderKey, bytes: usize) -> Option<Reservation> {
+    pub(crate) fn try_take(&self, sender: &SenderKey, bytes: usize) -> Option<MemoryReservation> {
         Some(self.memory.try_take(sender, bytes)?.counted_by(&self.held))
     }
 
     /// So much for a sender, once that is there.
-    pub(crate) async fn take(&self, sender: &SenderKey, bytes: usize) -> Reservation {
+    pub(crate) async fn take(&self, sender: &SenderKey, bytes: usize) -> MemoryReservation {
         self.memory.take(sender, bytes).await.counted_by(&self.held)
     }
 
@@ -72,7 +72,7 @@ impl AnswerMemory {
     }
 }
 
-fn with<T>(memory: Reservation, answer: T) -> Response<T> {
+fn with<T>(memory: MemoryReservation, answer: T) -> Response<T> {
     let mut response = Response::new(answer);
     response.extensions_mut().insert(PageMemory::new(memory));
     response

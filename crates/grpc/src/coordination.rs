@@ -14,7 +14,7 @@ use engine::records::{self, WorkState};
 use engine::{Coordination, Engine, Queues};
 use futures_util::{Stream, stream};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
-use net::shares::Pool;
+use net::shares::SharedPool;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::{caller_and_message, caller_sender_and_message, peer};
@@ -43,7 +43,7 @@ pub(crate) struct CoordinationService {
     queues: Queues,
     shared: Coordination,
     reads: StoreReads,
-    pipelines: Arc<Pool>,
+    pipelines: Arc<SharedPool>,
     /// For messages of pipelines whose calls have not all begun.
     memory: MemoryPart,
     stop: Stop,
@@ -62,7 +62,7 @@ impl CoordinationService {
             queues: engine.queues(),
             shared: engine.coordination(),
             reads,
-            pipelines: Arc::new(Pool::new(PIPELINES_MAX, PIPELINES_OF_SENDER_MAX)),
+            pipelines: Arc::new(SharedPool::new(PIPELINES_MAX, PIPELINES_OF_SENDER_MAX)),
             memory: memory.part(Purpose::Lines),
             stop,
             metrics: metrics.clone(),

@@ -20,7 +20,7 @@ use base::answers::TakenFrom;
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
 use http_body::{Body, Frame};
-use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, SENDER_BYTES};
+use net::memory_budget::{MemoryBudget, MemoryPart, MemoryReservation, Purpose, SENDER_BYTES};
 use net::metrics::Counted;
 use net::pace::{BYTES_PER_SECOND_MIN, PaceWatch, RECEIVING};
 use net::shares::{SenderKey, Share};
@@ -234,7 +234,7 @@ impl BodyMemory {
 
 struct Place {
     from: PlaceFrom,
-    memory: Reservation,
+    memory: MemoryReservation,
     permits: OwnedSemaphorePermit,
     _counted: Counted,
 }

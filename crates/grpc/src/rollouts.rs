@@ -11,7 +11,7 @@ use engine::{Engine, Queries, TrackedRollout};
 use futures_util::Stream;
 use net::metrics::Counted;
 use net::problem::quoted;
-use net::shares::{Pool, SenderKey};
+use net::shares::{SenderKey, SharedPool};
 use tonic::{Request, Response, Status};
 
 use crate::callers::{caller, caller_and_message, caller_sender_and_message, peer};
@@ -37,13 +37,13 @@ pub(crate) struct RolloutsService {
     engine: Engine,
     reads: StoreReads,
     stop: Stop,
-    watches: Arc<Pool>,
+    watches: Arc<SharedPool>,
     metrics: Metrics,
 }
 
 impl RolloutsService {
     pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop, metrics: &Metrics) -> Self {
-        let watches = Arc::new(Pool::new(WATCHES_MAX, WATCHES_OF_SENDER_MAX));
+        let watches = Arc::new(SharedPool::new(WATCHES_MAX, WATCHES_OF_SENDER_MAX));
         Self { engine: engine.clone(), reads, stop, watches, metrics: metrics.clone() }
     }
 

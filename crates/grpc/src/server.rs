@@ -19,7 +19,7 @@ use net::http::WebAccess;
 use net::listen::{PooledConnection, Protocol};
 use net::memory_budget::MemoryBudget;
 use net::metrics::Counted;
-use net::shares::{Pool, SenderKey};
+use net::shares::{SenderKey, SharedPool};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -101,8 +101,8 @@ pub struct Grpc {
     coordination: CoordinationServer<CoordinationService>,
     health: HealthServer<Health>,
     places: Places,
-    wide_windows: Arc<Pool>,
-    checks: Arc<Pool>,
+    wide_windows: Arc<SharedPool>,
+    checks: Arc<SharedPool>,
     watches: Arc<Watches>,
     metrics: Metrics,
     stop: Stop,
@@ -167,8 +167,8 @@ impl Grpc {
             health: HealthServer::new(Health::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
             places: Places::new(memory, &metrics),
-            wide_windows: Arc::new(Pool::new(WIDE_WINDOWS_MAX, WIDE_WINDOWS_OF_SENDER_MAX)),
-            checks: Arc::new(Pool::new(CHECKS_MAX, CHECKS_OF_SENDER_MAX)),
+            wide_windows: Arc::new(SharedPool::new(WIDE_WINDOWS_MAX, WIDE_WINDOWS_OF_SENDER_MAX)),
+            checks: Arc::new(SharedPool::new(CHECKS_MAX, CHECKS_OF_SENDER_MAX)),
             watches: Arc::default(),
             metrics,
             stop,

@@ -16,7 +16,7 @@ use engine::streams::{StreamName, StreamRead, SubscriptionHold};
 use futures_util::{Stream, stream};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::metrics::Counted;
-use net::shares::{Pool, SenderKey};
+use net::shares::{SenderKey, SharedPool};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::answers_in_flight::AnswersInFlight;
@@ -40,7 +40,7 @@ pub(crate) struct StreamsService {
     streams: engine::Streams,
     reads: StoreReads,
     stop: Stop,
-    readers: Arc<Pool>,
+    readers: Arc<SharedPool>,
     /// Memory for messages that are not durable yet.
     appends: MemoryPart,
     metrics: Metrics,
@@ -53,7 +53,7 @@ impl StreamsService {
         stop: Stop,
         metrics: &Metrics,
     ) -> Self {
-        let readers = Arc::new(Pool::new(READERS_MAX, READERS_OF_SENDER_MAX));
+        let readers = Arc::new(SharedPool::new(READERS_MAX, READERS_OF_SENDER_MAX));
         let (streams, appends) = (engine.streams(), memory.part(Purpose::Lines));
         Self { streams, reads, stop, readers, appends, metrics: metrics.clone() }
     }

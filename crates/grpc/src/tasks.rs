@@ -8,7 +8,7 @@ use base::Problem;
 use engine::Engine;
 use futures_util::Stream;
 use net::metrics::Counted;
-use net::shares::{Pool, SenderKey};
+use net::shares::{SenderKey, SharedPool};
 use tonic::{Request, Response, Status};
 
 use crate::callers::caller_sender_and_message;
@@ -34,13 +34,13 @@ pub(crate) struct TasksService {
     engine: Engine,
     reads: StoreReads,
     stop: Stop,
-    runs: Arc<Pool>,
+    runs: Arc<SharedPool>,
     metrics: Metrics,
 }
 
 impl TasksService {
     pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop, metrics: &Metrics) -> Self {
-        let runs = Arc::new(Pool::new(RUNS_MAX, RUNS_OF_SENDER_MAX));
+        let runs = Arc::new(SharedPool::new(RUNS_MAX, RUNS_OF_SENDER_MAX));
         Self { engine: engine.clone(), reads, stop, runs, metrics: metrics.clone() }
     }
 

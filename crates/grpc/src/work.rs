@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use access::Admitted;
 use engine::queues::{HandOver, Queues};
 use futures_util::Stream;
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::metrics::Counted;
 use net::shares::SenderKey;
 use tokio::sync::mpsc;
@@ -44,7 +44,7 @@ struct Answer {
     response: WorkResponse,
     hand_over: Option<HandOver>,
     /// Its memory, if it is large.
-    held: Option<Reservation>,
+    held: Option<MemoryReservation>,
 }
 
 /// The answers of a stream, which ends when these are dropped.

@@ -11,7 +11,7 @@ use base::Problem;
 use engine::followers::live::{LiveFollower, WatchTarget, WatchedDevices};
 use engine::followers::registry::RegistryRows;
 use engine::followers::{Followed, FollowedFeed};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::shares::SenderKey;
 use tokio::select;
 use tokio::sync::watch;
@@ -66,7 +66,7 @@ pub(super) struct LiveStream {
     /// Messages that are made: at most one look's.
     made: VecDeque<Bytes>,
     /// What the message takes that the connection is taking.
-    held: Option<Reservation>,
+    held: Option<MemoryReservation>,
     /// Things whose change may take rights away, a bit each.
     rights_follow: u32,
     rights_hold_until: Instant,

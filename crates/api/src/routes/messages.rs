@@ -13,8 +13,8 @@ use base::Problem;
 use base::limits::{MESSAGE_PAYLOAD_BYTES_MAX, PAGE_ITEMS_DEFAULT, SEGMENTS_PER_READ_MAX, STREAM_WAIT_MAX};
 use engine::queues::IdempotencyKey;
 use engine::streams::{AppendTerms, OriginPage, StreamName, StreamPage, StreamRead, is_label};
-use net::body::{Pieces, is_ndjson};
-use net::memory_budget::Reservation;
+use net::body::{BodyPieces, is_ndjson};
+use net::memory_budget::MemoryReservation;
 use net::metrics::Counted;
 use net::problem::Refused;
 use net::shares::SenderKey;
@@ -103,7 +103,8 @@ async fn append(
             "lines have no Idempotency-Key: give each a source and an external_id",
         )?;
         let whose = SenderKey::of(request.extensions());
-        let told = append::take(&api, (&stream, is_durable), &whose, Pieces::of(request.into_body())).await?;
+        let told =
+            append::take(&api, (&stream, is_durable), &whose, BodyPieces::of(request.into_body())).await?;
         return Ok(Answer::ok(&told).into_response());
     }
     let creation = Creation::from_request(request, &api).await?;
@@ -252,7 +253,7 @@ impl MessagesAsked {
         api: &ApiState,
         reads: &Reads,
         skipped: u64,
-    ) -> Result<(Reservation, ReadPage), Problem> {
+    ) -> Result<(MemoryReservation, ReadPage), Problem> {
         // Whoever waits for room waits among those who wait for their turn.
         let place = reads.enter_as(&self.whose)?;
         // One message is always read, however large.
@@ -282,7 +283,7 @@ impl MessagesAsked {
         api: &ApiState,
         mut page: ReadPage,
         until: Instant,
-    ) -> Result<(Option<Reservation>, ReadPage), Problem> {
+    ) -> Result<(Option<MemoryReservation>, ReadPage), Problem> {
         let full = || {
             let detail = format!(
                 "{READERS_SHARE} readers with this token, or {READERS_MAX} of all, wait already; ask without wait"
@@ -346,7 +347,7 @@ pub(super) async fn answer(api: &ApiState, asked: MessagesAsked) -> Result<Respo
     Ok(sent(held, page, form))
 }
 
-fn sent(held: Option<Reservation>, page: ReadPage, form: PageForm) -> Response {
+fn sent(held: Option<MemoryReservation>, page: ReadPage, form: PageForm) -> Response {
     let ReadPage { found, body, .. } = page;
     let response = match &found {
         FoundPage::Named(named) if form.is_transfer => transfer::page(named),

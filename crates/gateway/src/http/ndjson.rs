@@ -8,9 +8,9 @@ use base::limits::{NDJSON_LINE_BYTES_MAX, REPORT_BYTES, SLICE_REPORTS_MAX};
 use base::{DeviceId, Problem};
 use engine::Pending;
 use engine::intake::{NotAccepting, Received, Slice};
-use net::body::Pieces;
+use net::body::BodyPieces;
 use net::detach::CALL_BYTES;
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 
 use super::answer::Tally;
 use super::body;
@@ -44,7 +44,7 @@ pub(super) async fn take(
         in_flight: VecDeque::new(),
         tally: Tally::default(),
     };
-    let (mut lines, mut body) = (Lines::default(), Pieces::of(body));
+    let (mut lines, mut body) = (Lines::default(), BodyPieces::of(body));
     let read = loop {
         let piece = tokio::select! {
             biased;
@@ -180,7 +180,7 @@ struct OpenLines {
     /// The number of each line, and the device that it names.
     lines: Vec<(u64, Option<DeviceId>)>,
     bytes: usize,
-    memory: Option<Reservation>,
+    memory: Option<MemoryReservation>,
 }
 
 impl OpenLines {
@@ -218,7 +218,7 @@ struct InFlight<'a> {
     /// `None` once it is awaited.
     pending: Option<Pending>,
     lines: Vec<(u64, Option<DeviceId>)>,
-    _memory: Option<Reservation>,
+    _memory: Option<MemoryReservation>,
 }
 
 impl Drop for InFlight<'_> {

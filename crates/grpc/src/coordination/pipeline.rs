@@ -17,7 +17,7 @@ use base::Problem;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::metrics::Counted;
 use net::shares::Taken;
 use prost::Message;
@@ -75,7 +75,7 @@ pub(super) struct Pipeline {
     calls_max: usize,
     memory: SentAhead,
     /// Of the latest message, if it is large.
-    held: Option<Reservation>,
+    held: Option<MemoryReservation>,
     /// No more calls are read; this is how the stream ends.
     over: Option<Result<(), Status>>,
     /// Its place among all pipelines.

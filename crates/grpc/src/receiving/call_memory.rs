@@ -8,7 +8,7 @@
 use std::cell::Cell;
 
 use net::detach::Detaching;
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task_local;
 
@@ -16,7 +16,7 @@ use super::{Place, PlaceFrom};
 
 task_local! {
     /// Of the budget, and of the share of the connection.
-    static HELD: Cell<Option<(Reservation, OwnedSemaphorePermit)>>;
+    static HELD: Cell<Option<(MemoryReservation, OwnedSemaphorePermit)>>;
 }
 
 /// The outcome of a call, which has the memory of its only message meanwhile.

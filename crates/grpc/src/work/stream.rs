@@ -10,7 +10,7 @@ use engine::queues::{Consumed, FollowedControl, HandOver, Payload, Queues, Want}
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -51,7 +51,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The most that one question has leased, what came of it, and the room that was waited for.
-type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>, Option<Reservation>);
+type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>, Option<MemoryReservation>);
 
 /// Drives a stream to its end.
 pub(super) async fn drive(
@@ -348,7 +348,7 @@ impl Work {
 }
 
 /// Leases jobs, and waits for some.
-async fn lease(queues: Queues, opened: Opened, want: Want, mut room: Option<Reservation>) -> Leased {
+async fn lease(queues: Queues, opened: Opened, want: Want, mut room: Option<MemoryReservation>) -> Leased {
     let began = Instant::now();
     let leased = queues.consume(&opened.queues, want).await;
     let is_empty = leased.as_ref().is_ok_and(|(jobs, _)| jobs.is_empty());
