@@ -19,12 +19,12 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::{caller_and_message, caller_sender_and_message, peer};
 use crate::changes::into_change;
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::{self, coordination_server};
 use crate::receiving::{CallMessages, give_back};
 use crate::sent_ahead::SentAhead;
 use crate::status::{into_response, status};
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 use calls::{CoordinationCalls, may, missing};
 use pipeline::Pipeline;
@@ -46,16 +46,16 @@ pub(crate) struct CoordinationService {
     pipelines: Arc<SharedPool>,
     /// For messages of pipelines whose calls have not all begun.
     memory: MemoryPart,
-    stop: Stop,
-    metrics: Metrics,
+    stop: StopSignal,
+    metrics: CallMetrics,
 }
 
 impl CoordinationService {
     pub(crate) fn new(
         engine: &Engine,
         (reads, memory): (StoreReads, &MemoryBudget),
-        stop: Stop,
-        metrics: &Metrics,
+        stop: StopSignal,
+        metrics: &CallMetrics,
     ) -> Self {
         Self {
             calls: CoordinationCalls::new(engine),

@@ -14,9 +14,9 @@ use tonic::{Request, Response, Status};
 use crate::callers::caller_sender_and_message;
 use crate::changes::into_change;
 use crate::commands::{check_receiver, secret_of};
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::{self, tasks_server};
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 
 mod new_task;
@@ -33,13 +33,13 @@ const RUNS_OF_SENDER_MAX: usize = 64;
 pub(crate) struct TasksService {
     engine: Engine,
     reads: StoreReads,
-    stop: Stop,
+    stop: StopSignal,
     runs: Arc<SharedPool>,
-    metrics: Metrics,
+    metrics: CallMetrics,
 }
 
 impl TasksService {
-    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop, metrics: &Metrics) -> Self {
+    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: StopSignal, metrics: &CallMetrics) -> Self {
         let runs = Arc::new(SharedPool::new(RUNS_MAX, RUNS_OF_SENDER_MAX));
         Self { engine: engine.clone(), reads, stop, runs, metrics: metrics.clone() }
     }

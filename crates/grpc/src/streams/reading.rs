@@ -15,7 +15,7 @@ use crate::answers_in_flight::AnswersInFlight;
 use crate::proto::stream_message::Payload;
 use crate::proto::{ReadRequest, ReadResponse, StreamMessage};
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 use crate::time::{moment, read_moment};
 
@@ -36,7 +36,7 @@ pub(super) struct StreamPager {
     pub(super) follows: bool,
     pub(super) sender: SenderKey,
     pub(super) reads: StoreReads,
-    pub(super) stop: Stop,
+    pub(super) stop: StopSignal,
     pub(super) is_at_end: bool,
     /// Has the memory of pages until the connection has sent them.
     pub(super) in_flight: AnswersInFlight,
