@@ -19,18 +19,18 @@ use crate::shape::{ImportedShape, import_device};
 /// taken.
 pub(crate) async fn take(engine: &Engine, mut body: BodyPieces) -> Result<ImportedShape, Problem> {
     let in_flight = SlicesInFlight::new(ImportedShape::add);
-    let mut run = Run { engine, open: SliceOfLines::default(), in_flight };
+    let mut run = ImportRun { engine, open: SliceOfLines::default(), in_flight };
     feed(&mut body, &mut run).await?;
     run.in_flight.finish().await
 }
 
-struct Run<'a> {
+struct ImportRun<'a> {
     engine: &'a Engine,
     open: SliceOfLines<ImportDevice>,
     in_flight: SlicesInFlight<'a, Imported, ImportedShape>,
 }
 
-impl TakesLines for Run<'_> {
+impl TakesLines for ImportRun<'_> {
     async fn add(&mut self, number: u64, line: Line) -> Result<(), Problem> {
         self.open.add(number, line, import_device);
         if self.open.is_full(SLICE_REPORTS_MAX) { self.hand_in().await } else { Ok(()) }

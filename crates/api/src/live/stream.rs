@@ -25,7 +25,7 @@ use super::topic::{LiveRequest, LiveTopic, sees_devices_of};
 use super::visible::{VisibleChanges, VisibleDevices, VisibleQueues};
 use super::{LiveLook, LiveStreamPermit};
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::{Visibility, still_knows};
 use crate::overview;
 use crate::path::{unknown_client, unknown_device};
@@ -390,7 +390,7 @@ impl LiveStream {
     /// Says why it ends.
     fn end(&mut self, problem: &Problem) {
         self.has_ended = true;
-        self.made.push_back(message("end", None, &[&Answer::refused(problem).body]));
+        self.made.push_back(message("end", None, &[&ApiAnswer::refused(problem).body]));
     }
 }
 

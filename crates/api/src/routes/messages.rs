@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::append;
 use crate::body::Text;
 use crate::compression;
@@ -105,7 +105,7 @@ async fn append(
         let whose = SenderKey::of(request.extensions());
         let told =
             append::take(&api, (&stream, is_durable), &whose, BodyPieces::of(request.into_body())).await?;
-        return Ok(Answer::ok(&told).into_response());
+        return Ok(ApiAnswer::ok(&told).into_response());
     }
     let creation = Creation::from_request(request, &api).await?;
     let append = |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| async move {
@@ -113,7 +113,7 @@ async fn append(
         let _held = body.into_memory();
         let terms = AppendTerms { expect_last_id, is_durable, ..AppendTerms::default() };
         let appended = api.streams().append_once(&stream, messages, terms, idempotency).await?;
-        Ok(Answer::created(&AppendedShape::from(&*appended)))
+        Ok(ApiAnswer::created(&AppendedShape::from(&*appended)))
     };
     Ok(creation.once_by_row(&api, append).await?.into_response())
 }
@@ -353,7 +353,7 @@ fn sent(held: Option<MemoryReservation>, page: ReadPage, form: PageForm) -> Resp
         FoundPage::Named(named) if form.is_transfer => transfer::page(named),
         found => {
             let PageBody(json, is_compressed) = body.unwrap_or_else(|| PageBody(found.json(form), false));
-            let mut response = Answer::ok_json(json).into_response();
+            let mut response = ApiAnswer::ok_json(json).into_response();
             compression::told(response.headers_mut(), is_compressed);
             if let FoundPage::Named(named) = found {
                 transfer::name_page(&mut response, named);
@@ -380,8 +380,8 @@ fn segments(text: &str) -> Option<Vec<Box<str>>> {
 async fn show(
     State(api): State<ApiState>,
     MessageInPath { stream, id }: MessageInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let streams = api.streams();
     let message = api.shared.lookups.run(move || streams.message(&stream, id)).await?;
-    Ok(Answer::ok(&MessageShape::from(&message)))
+    Ok(ApiAnswer::ok(&MessageShape::from(&message)))
 }
