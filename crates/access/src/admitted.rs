@@ -8,8 +8,8 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use base::{CallerName, Problem};
 
-use crate::limits::{Limits, UnderWay};
-use crate::metrics::Metrics;
+use crate::limits::{OngoingRequest, TokenUsage};
+use crate::metrics::TokenMetrics;
 use crate::{Access, Caller, Scope, StreamRights};
 
 /// A call that was taken in. It is under way as long as this or a clone of it lives.
@@ -19,9 +19,9 @@ pub struct Admitted(Option<Arc<AdmittedCaller>>);
 #[derive(Debug)]
 struct AdmittedCaller {
     caller: Caller,
-    limits: Arc<Limits>,
-    metrics: Metrics,
-    _under_way: UnderWay,
+    limits: Arc<TokenUsage>,
+    metrics: TokenMetrics,
+    _under_way: OngoingRequest,
 }
 
 /// A call that was not taken in.

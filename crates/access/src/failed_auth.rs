@@ -32,7 +32,7 @@ pub struct FailedAuth<C: Clock = DefaultClock> {
 
 /// Too many wrong tokens wait already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMany;
+pub struct TooManyWrongTokens;
 
 impl<C: Clock> FailedAuth<C> {
     /// None yet.
@@ -52,12 +52,12 @@ impl<C: Clock> FailedAuth<C> {
     ///
     /// # Errors
     /// When too many wait for that.
-    pub async fn wait(&self) -> Result<(), TooMany> {
+    pub async fn wait(&self) -> Result<(), TooManyWrongTokens> {
         let delay = self.delay();
         if delay.is_zero() {
             return Ok(());
         }
-        let _place = self.waiting.try_acquire().map_err(|_| TooMany)?;
+        let _place = self.waiting.try_acquire().map_err(|_| TooManyWrongTokens)?;
         sleep(delay).await;
         Ok(())
     }

@@ -12,8 +12,8 @@ use prometheus_client::registry::Registry;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use crate::failed_auth::FailedAuth;
-use crate::limits::{LimitReached, Limits, UnderWay};
-use crate::metrics::Metrics;
+use crate::limits::{LimitReached, OngoingRequest, TokenUsage};
+use crate::metrics::TokenMetrics;
 use crate::{Access, Caller, Digest, Scope, Token};
 
 /// The tokens that are let through, with what they have used up.
@@ -21,27 +21,27 @@ use crate::{Access, Caller, Digest, Scope, Token};
 pub struct Guard {
     known: Vec<KnownToken>,
     failed: FailedAuth,
-    metrics: Metrics,
+    metrics: TokenMetrics,
 }
 
 #[derive(Debug)]
 struct KnownToken {
     caller: Caller,
-    limits: Arc<Limits>,
+    limits: Arc<TokenUsage>,
 }
 
 impl Guard {
     /// A guard that knows these tokens.
     pub(crate) fn new(tokens: Vec<Token>) -> Self {
-        let (metrics, clock) = (Metrics::default(), DefaultClock::default());
+        let (metrics, clock) = (TokenMetrics::default(), DefaultClock::default());
         let known = tokens.into_iter().map(|token| KnownToken {
-            limits: Arc::new(Limits::new(&token, &clock, metrics.in_flight(&token.name))),
+            limits: Arc::new(TokenUsage::new(&token, &clock, metrics.in_flight(&token.name))),
             caller: Caller::new(token),
         });
         Self { known: known.collect(), failed: FailedAuth::new(clock), metrics }
     }
 
-    pub(crate) fn metrics(&self) -> &Metrics {
+    pub(crate) fn metrics(&self) -> &TokenMetrics {
         &self.metrics
     }
 
@@ -58,7 +58,7 @@ impl Guard {
     ///
     /// # Errors
     /// Why nobody is known.
-    pub async fn recognise(&self, headers: &HeaderMap) -> Result<Holder<'_>, NotRecognised> {
+    pub async fn recognise(&self, headers: &HeaderMap) -> Result<TokenHolder<'_>, NotRecognised> {
         let known = bearer(headers).and_then(|token| self.find(token).ok_or(NotRecognised::Unknown));
         let why = match known {
             Ok(holder) => return Ok(holder),
@@ -69,7 +69,7 @@ impl Guard {
         Err(why)
     }
 
-    fn find(&self, token: &[u8]) -> Option<Holder<'_>> {
+    fn find(&self, token: &[u8]) -> Option<TokenHolder<'_>> {
         let digest = Digest::of(token);
         // All are compared, each whole, so that the time it takes says nothing of how near a guess
         // was.
@@ -78,14 +78,14 @@ impl Guard {
             found.conditional_assign(&index, known.caller.token().digest.ct_eq(&digest));
         }
         let known = usize::try_from(found).ok().and_then(|index| self.known.get(index))?;
-        Some(Holder { guard: self, known })
+        Some(TokenHolder { guard: self, known })
     }
 }
 
 impl Access {
     /// Who shows this token, in whatever way; `None` for one that is not known.
     #[must_use]
-    pub fn holder(&self, token: &[u8]) -> Option<Holder<'_>> {
+    pub fn holder(&self, token: &[u8]) -> Option<TokenHolder<'_>> {
         let Self::Guarded(guard) = self else { return None };
         guard.find(token)
     }
@@ -162,12 +162,12 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<&[u8], NotRecognised> {
 
 /// Whoever shows one of the tokens.
 #[derive(Clone, Copy, Debug)]
-pub struct Holder<'a> {
+pub struct TokenHolder<'a> {
     guard: &'a Guard,
     known: &'a KnownToken,
 }
 
-impl<'a> Holder<'a> {
+impl<'a> TokenHolder<'a> {
     /// The caller that the token stands for.
     #[must_use]
     pub fn caller(self) -> &'a Caller {
@@ -190,7 +190,7 @@ impl<'a> Holder<'a> {
     ///
     /// # Errors
     /// When the token has reached one of its limits.
-    pub fn take(self) -> Result<UnderWay, LimitReached> {
+    pub fn take(self) -> Result<OngoingRequest, LimitReached> {
         self.known.limits.take().inspect_err(|_| self.count_request("limited"))
     }
 
@@ -210,7 +210,7 @@ impl<'a> Holder<'a> {
         reached.problem(self.name())
     }
 
-    pub(crate) fn limits(self) -> Arc<Limits> {
+    pub(crate) fn limits(self) -> Arc<TokenUsage> {
         Arc::clone(&self.known.limits)
     }
 

@@ -21,9 +21,9 @@ use prometheus_client::registry::Registry;
 
 pub use admitted::{Admitted, NotAdmitted, RequestedAction};
 pub use caller::Caller;
-pub use failed_auth::{FailedAuth, TooMany};
-pub use guard::{Guard, Holder, NotRecognised};
-pub use limits::{LimitReached, UnderWay};
+pub use failed_auth::{FailedAuth, TooManyWrongTokens};
+pub use guard::{Guard, NotRecognised, TokenHolder};
+pub use limits::{LimitReached, OngoingRequest};
 pub use logins::{Credentials, Login, Logins, Principal, UsernameTaken};
 pub use picks::PickLimits;
 pub use portal::{PORTAL_TOKEN_PREFIX, Portal, PortalHolder, portal_name, portal_token};

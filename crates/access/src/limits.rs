@@ -43,7 +43,7 @@ impl LimitReached {
 
 /// What one token has used up.
 #[derive(Debug)]
-pub(crate) struct Limits<C: Clock = DefaultClock> {
+pub(crate) struct TokenUsage<C: Clock = DefaultClock> {
     pace: Option<RequestRate<C>>,
     places: Option<ConcurrencyLimit>,
     in_flight: Gauge,
@@ -62,7 +62,7 @@ struct ConcurrencyLimit {
     free: Arc<Semaphore>,
 }
 
-impl<C: Clock + Clone> Limits<C> {
+impl<C: Clock + Clone> TokenUsage<C> {
     /// Those of `token`; `in_flight` follows what is under way.
     pub(crate) fn new(token: &Token, clock: &C, in_flight: Gauge) -> Self {
         let pace = token.requests_per_second.map(|per_second| RequestRate {
@@ -78,10 +78,10 @@ impl<C: Clock + Clone> Limits<C> {
     }
 
     /// Takes a request in, or says when to come back.
-    pub(crate) fn take(&self) -> Result<UnderWay, LimitReached> {
+    pub(crate) fn take(&self) -> Result<OngoingRequest, LimitReached> {
         let place = self.places.as_ref().map(ConcurrencyLimit::take).transpose()?;
         self.pace.as_ref().map_or(Ok(()), RequestRate::take)?;
-        Ok(UnderWay::new(&self.in_flight, place))
+        Ok(OngoingRequest::new(&self.in_flight, place))
     }
 
     /// How many requests may be under way; `None` for any number.
@@ -117,12 +117,12 @@ impl ConcurrencyLimit {
 
 /// A request that was taken in. Its place is free again when this is dropped.
 #[derive(Debug)]
-pub struct UnderWay {
+pub struct OngoingRequest {
     in_flight: Gauge,
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl UnderWay {
+impl OngoingRequest {
     fn new(in_flight: &Gauge, place: Option<OwnedSemaphorePermit>) -> Self {
         in_flight.inc();
         Self { in_flight: in_flight.clone(), _place: place }
@@ -145,7 +145,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for OngoingRequest {
     fn drop(&mut self) {
         self.in_flight.dec();
     }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_second_s_worth_may_come_at_once_and_then_one_at_a_time() {
         let clock = FakeRelativeClock::default();
-        let limits = Limits::new(&token(2, 0), &clock, Gauge::default());
+        let limits = TokenUsage::new(&token(2, 0), &clock, Gauge::default());
         let take = || limits.take().map(drop).map_err(|reached| reached.again.as_millis());
         assert_eq!([take(), take(), take()], [Ok(()), Ok(()), Err(500)]);
         clock.advance(Duration::from_millis(500));
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_place_is_free_again_once_the_answer_has_left() {
         let in_flight = Gauge::default();
-        let limits = Limits::new(&token(0, 1), &DefaultClock::default(), in_flight.clone());
+        let limits = TokenUsage::new(&token(0, 1), &DefaultClock::default(), in_flight.clone());
         let taken = limits.take().expect("the first");
         let answering = taken.until_answered(Response::new(Body::from("answer")));
         let reached = limits.take().expect_err("the second");
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn another_call_of_a_request_counts_for_the_pace_alone() {
         let clock = FakeRelativeClock::default();
-        let limits = Limits::new(&token(2, 1), &clock, Gauge::default());
+        let limits = TokenUsage::new(&token(2, 1), &clock, Gauge::default());
         let _request = limits.take().expect("the first");
         assert_eq!(limits.take_another(), Ok(()));
         let reached = limits.take_another().expect_err("too soon");
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_refused_request_holds_no_place() {
         let clock = FakeRelativeClock::default();
-        let limits = Limits::new(&token(1, 1), &clock, Gauge::default());
+        let limits = TokenUsage::new(&token(1, 1), &clock, Gauge::default());
         drop(limits.take().expect("the first"));
         for _ in 0..2 {
             assert_eq!(limits.take().expect_err("too soon").limit, "requests_per_second");

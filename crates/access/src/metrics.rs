@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Metrics {
+pub(crate) struct TokenMetrics {
     requests: Family<RequestLabels, Counter>,
     unauthorized: Family<Unauthorized, Counter>,
     in_flight: Family<TokenLabels, Gauge>,
@@ -30,7 +30,7 @@ struct TokenLabels {
     token: String,
 }
 
-impl Metrics {
+impl TokenMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let help = "Requests with a token, by token and result: admitted, forbidden, limited";
         registry.register("fieldpost_access_requests", help, self.requests.clone());

@@ -15,12 +15,12 @@ use crate::compression::{self, InOnePiece};
 
 /// What is answered. JSON, a problem document when the status says so, or nothing.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ApiAnswer {
     pub status: StatusCode,
     pub body: Bytes,
 }
 
-impl Answer {
+impl ApiAnswer {
     /// 200 with the shape.
     pub(crate) fn ok(shape: &impl Serialize) -> Self {
         Self::json(StatusCode::OK, shape)
@@ -91,7 +91,7 @@ impl Answer {
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for ApiAnswer {
     fn into_response(self) -> Response {
         let content_type = self.content_type();
         let is_large = self.status.is_success() && self.body.len() >= compression::BYTES_MIN;

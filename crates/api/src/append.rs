@@ -7,9 +7,9 @@
 use base::Problem;
 use base::limits::{MESSAGES_PER_CALL_MAX, NDJSON_LINE_BYTES_MAX};
 use engine::streams::{AppendRun, AppendTerms, AppendedMessage, NewMessage, StreamName};
-use net::body::Pieces;
+use net::body::BodyPieces;
 use net::detach::CALL_BYTES;
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::shares::SenderKey;
 
 use crate::ApiState;
@@ -31,7 +31,7 @@ pub(crate) async fn take(
     api: &ApiState,
     (stream, is_durable): (&StreamName, bool),
     whose: &SenderKey,
-    mut body: Pieces,
+    mut body: BodyPieces,
 ) -> Result<AppendedLinesShape, Problem> {
     let mut lines = AppendingLines {
         api,
@@ -59,7 +59,7 @@ struct AppendingLines<'a> {
     whose: &'a SenderKey,
     open: SliceOfLines<NewMessage>,
     /// Of the open slice.
-    memory: Option<Reservation>,
+    memory: Option<MemoryReservation>,
     in_flight: SlicesInFlight<'a, AppendedMessage, AppendedLinesShape>,
     /// Slices that are not answered.
     run: AppendRun,
@@ -116,7 +116,7 @@ impl AppendingLines<'_> {
 async fn appended(
     slice: SliceOfLines<NewMessage>,
     append: Option<impl Future<Output = Result<Vec<AppendedMessage>, Problem>>>,
-    _memory: Option<Reservation>,
+    _memory: Option<MemoryReservation>,
 ) -> Result<LineOutcomes<AppendedMessage>, Problem> {
     let appended = match append {
         Some(append) => append.await?,

@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use tracing::{info, warn};
 
 use crate::ApiState;
-use crate::export::{Piece, STALL_MAX, body, sent};
+use crate::export::{ExportPiece, STALL_MAX, body, sent};
 
 /// The media type of a backup.
 pub(crate) const BACKUP_TYPE: &str = "application/vnd.fieldpost.backup";
@@ -97,12 +97,12 @@ async fn send_all(
     first: Option<Bytes>,
     pieces: BackupPieces,
     _turn: OwnedSemaphorePermit,
-    receiver: mpsc::Sender<Piece>,
+    receiver: mpsc::Sender<ExportPiece>,
 ) {
     let (mut piece, mut pieces, mut bytes) = (first, pieces, 0);
     while let Some(next_piece) = piece {
         bytes += next_piece.len();
-        if !sent(&receiver, Piece::Rows(next_piece), STALL_MAX).await {
+        if !sent(&receiver, ExportPiece::Rows(next_piece), STALL_MAX).await {
             warn!(bytes, "a backup ends early: its receiver takes no more");
             return;
         }
@@ -114,7 +114,7 @@ async fn send_all(
             }
         }
     }
-    if sent(&receiver, Piece::End, STALL_MAX).await {
+    if sent(&receiver, ExportPiece::End, STALL_MAX).await {
         info!(bytes, "a backup was taken");
     }
 }

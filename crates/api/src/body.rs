@@ -6,7 +6,7 @@ use axum::extract::{FromRequest, Request};
 use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
 use net::body::{WholeBody, whole};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::problem::Refused;
 use net::shares::SenderKey;
 
@@ -20,13 +20,13 @@ use crate::ApiState;
 #[derive(Debug)]
 pub(crate) struct Text {
     text: String,
-    held: Option<Reservation>,
+    held: Option<MemoryReservation>,
 }
 
 impl Text {
     /// Lets the text go. Its memory is for what was read out of it.
     #[must_use]
-    pub(crate) fn into_memory(self) -> Option<Reservation> {
+    pub(crate) fn into_memory(self) -> Option<MemoryReservation> {
         self.held
     }
 }

@@ -18,7 +18,7 @@ use crate::metrics;
 
 /// What a request asked, from where.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct LoggedRequest {
     pub method: Method,
     pub path: CompactString,
     pub peer: Option<SocketAddr>,
@@ -32,11 +32,11 @@ pub(crate) struct ChangeLog {
 
 impl ChangeLog {
     /// A request to `route` was answered.
-    pub(crate) fn answered(&self, asked: &Asked, route: &str, response: &Response) {
+    pub(crate) fn answered(&self, asked: &LoggedRequest, route: &str, response: &Response) {
         let status = response.status();
         let name = response.extensions().get::<CallerName>();
         if status.is_success() && is_change(&asked.method, route) {
-            let Asked { method, path, peer } = asked;
+            let LoggedRequest { method, path, peer } = asked;
             let (caller, peer) = (name_of(name), peer.map(tracing::field::display));
             let (method, path, status) = (metrics::name(method), cut(path), status.as_u16());
             info!(caller, peer, %method, path, status, "changed through the API");
@@ -45,8 +45,8 @@ impl ChangeLog {
         }
     }
 
-    fn refused(&self, asked: &Asked, code: &'static str, name: Option<&CallerName>) {
-        let Asked { method, path, peer } = asked;
+    fn refused(&self, asked: &LoggedRequest, code: &'static str, name: Option<&CallerName>) {
+        let LoggedRequest { method, path, peer } = asked;
         let Some(left_out) = self.refusals.take((sender(*peer), code), Instant::now()) else {
             return;
         };

@@ -45,7 +45,7 @@ pub(crate) fn page(plain: &Bytes) -> Option<Bytes> {
     if plain.len() < BYTES_MIN {
         return None;
     }
-    let mut encoder = Rows::new();
+    let mut encoder = CompressedRows::new();
     encoder.add(plain);
     Some(encoder.finish())
 }
@@ -96,9 +96,9 @@ pub(crate) fn told(headers: &mut HeaderMap, is_compressed: bool) {
 
 /// Rows that are compressed one after the other.
 #[derive(Debug)]
-pub(crate) struct Rows(GzEncoder<Vec<u8>>);
+pub(crate) struct CompressedRows(GzEncoder<Vec<u8>>);
 
-impl Rows {
+impl CompressedRows {
     pub(crate) fn new() -> Self {
         Self(GzEncoder::new(Vec::new(), Compression::new(LEVEL)))
     }

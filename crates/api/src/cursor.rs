@@ -23,7 +23,7 @@ const CHECK_BYTES: usize = 8;
 const TEXT_BYTES_MAX: usize = 1_024;
 
 /// The place of an item in its list.
-pub(crate) trait Key: Sized {
+pub(crate) trait CursorKey: Sized {
     fn write(&self, bytes: &mut Vec<u8>);
     fn read(bytes: &[u8]) -> Option<Self>;
 
@@ -34,7 +34,7 @@ pub(crate) trait Key: Sized {
 }
 
 /// The cursor behind the item at `key`, in the list with that fingerprint.
-pub(crate) fn write(fingerprint: u64, key: &impl Key) -> String {
+pub(crate) fn write(fingerprint: u64, key: &impl CursorKey) -> String {
     let mut bytes = vec![VERSION];
     key.write(&mut bytes);
     let check = hash::derived(fingerprint, &bytes);
@@ -46,7 +46,7 @@ pub(crate) fn write(fingerprint: u64, key: &impl Key) -> String {
 ///
 /// # Errors
 /// `invalid_cursor` for any other text.
-pub(crate) fn read<K: Key>(fingerprint: u64, text: &str) -> Result<K, Problem> {
+pub(crate) fn read<K: CursorKey>(fingerprint: u64, text: &str) -> Result<K, Problem> {
     key_in(fingerprint, text).ok_or_else(|| {
         let detail = "cursor is not one that this list gave with these parameters; \
                       use next_cursor as it was given, with the parameters of the first page";
@@ -54,7 +54,7 @@ pub(crate) fn read<K: Key>(fingerprint: u64, text: &str) -> Result<K, Problem> {
     })
 }
 
-fn key_in<K: Key>(fingerprint: u64, text: &str) -> Option<K> {
+fn key_in<K: CursorKey>(fingerprint: u64, text: &str) -> Option<K> {
     if text.len() > TEXT_BYTES_MAX {
         return None;
     }
@@ -65,7 +65,7 @@ fn key_in<K: Key>(fingerprint: u64, text: &str) -> Option<K> {
     if good { K::read(key) } else { None }
 }
 
-impl Key for DeviceId {
+impl CursorKey for DeviceId {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.as_str().as_bytes());
     }
@@ -75,7 +75,7 @@ impl Key for DeviceId {
     }
 }
 
-impl Key for ClientId {
+impl CursorKey for ClientId {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.as_str().as_bytes());
     }
@@ -85,7 +85,7 @@ impl Key for ClientId {
     }
 }
 
-impl Key for QueueName {
+impl CursorKey for QueueName {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.to_string().as_bytes());
     }
@@ -96,7 +96,7 @@ impl Key for QueueName {
     }
 }
 
-impl Key for CoordinationName {
+impl CursorKey for CoordinationName {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.to_string().as_bytes());
     }
@@ -111,7 +111,7 @@ impl Key for CoordinationName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamKey(pub StreamName);
 
-impl Key for StreamKey {
+impl CursorKey for StreamKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.0.to_string().as_bytes());
     }
@@ -126,7 +126,7 @@ impl Key for StreamKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NameKey(pub Box<str>);
 
-impl Key for NameKey {
+impl CursorKey for NameKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.0.as_bytes());
     }
@@ -136,7 +136,7 @@ impl Key for NameKey {
     }
 }
 
-impl Key for JobId {
+impl CursorKey for JobId {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.0);
     }
@@ -150,7 +150,7 @@ impl Key for JobId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OperationKey(pub EntityId);
 
-impl Key for OperationKey {
+impl CursorKey for OperationKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.0.to_bytes());
     }
@@ -165,7 +165,7 @@ impl Key for OperationKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NumberKey(pub u64);
 
-impl Key for NumberKey {
+impl CursorKey for NumberKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.0.to_be_bytes());
     }
@@ -180,7 +180,7 @@ impl Key for NumberKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResultKey(pub Option<u32>);
 
-impl Key for ResultKey {
+impl CursorKey for ResultKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.0.map(u32::to_be_bytes).into_iter().flatten());
     }
@@ -201,7 +201,7 @@ impl Key for ResultKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotKey(pub Timestamp, pub Incarnation);
 
-impl Key for SlotKey {
+impl CursorKey for SlotKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         write_of_task(self.0, self.1, bytes);
     }
@@ -212,7 +212,7 @@ impl Key for SlotKey {
     }
 }
 
-impl Key for CampaignResultKey {
+impl CursorKey for CampaignResultKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         write_of_task(self.at, self.task, bytes);
         bytes.extend_from_slice(&self.number.to_be_bytes());
@@ -250,7 +250,7 @@ fn read_moment(bytes: &[u8]) -> Option<(Timestamp, u32, &[u8])> {
     Some((Timestamp(i64::from_be_bytes(*at)), u32::from_be_bytes(*number), rest))
 }
 
-impl Key for ReadingKey {
+impl CursorKey for ReadingKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         write_moment(self.ts, self.number, bytes);
     }
@@ -273,7 +273,7 @@ pub(crate) struct SummaryKey {
     pub after: ReadingKey,
 }
 
-impl Key for SummaryKey {
+impl CursorKey for SummaryKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.from.0.to_be_bytes());
         bytes.extend_from_slice(&self.to.0.to_be_bytes());
@@ -290,7 +290,7 @@ impl Key for SummaryKey {
 
 macro_rules! feed_key {
     ($($key:ident),*) => {$(
-        impl Key for FeedKey<$key> {
+        impl CursorKey for FeedKey<$key> {
             fn write(&self, bytes: &mut Vec<u8>) {
                 write_moment(self.key.at, self.key.number, bytes);
                 bytes.extend_from_slice(&self.partition.0.to_be_bytes());
@@ -310,7 +310,7 @@ macro_rules! feed_key {
 }
 feed_key!(EventKey, DeliveryKey, QuarantineKey, CommandKey, NoticeKey);
 
-impl Key for TimelineKey {
+impl CursorKey for TimelineKey {
     fn write(&self, bytes: &mut Vec<u8>) {
         write_moment(self.at, self.number, bytes);
         bytes.push(self.is_entry.into());

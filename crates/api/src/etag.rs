@@ -13,11 +13,11 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use engine::{OnlyIf, Version};
 
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 
 /// An answer that shows an object of that version.
 #[derive(Debug)]
-pub(crate) struct Tagged(pub Answer, pub Version);
+pub(crate) struct Tagged(pub ApiAnswer, pub Version);
 
 impl IntoResponse for Tagged {
     fn into_response(self) -> Response {

@@ -24,9 +24,9 @@ use crate::ApiState;
 use crate::authorization::StandingRights;
 use crate::compression;
 use crate::list::List;
-use crate::page::{PageOf, Rows};
-use crate::reads::Place;
-use crate::row::Table;
+use crate::page::{PageOf, RowFormat};
+use crate::reads::ReadPermit;
+use crate::row::CsvTable;
 
 /// Items that are read at a time.
 const PIECE_ITEMS: usize = 1_000;
@@ -40,13 +40,13 @@ pub(crate) const STALL_MAX: Duration = Duration::from_secs(60);
 /// What reading the first piece says, or `busy`.
 pub(crate) async fn all<L: List>(
     api: &ApiState,
-    rows: Rows,
+    rows: RowFormat,
     page: PageOf<L::Key>,
     list: L,
 ) -> Result<Response, Problem> {
     let place = api.shared.exports.enter_as(&page.whose)?;
     let rights = page.rights;
-    let gzip = page.gzip.then(compression::Rows::new);
+    let gzip = page.gzip.then(compression::CompressedRows::new);
     let is_compressed = gzip.is_some();
     let walk = Walk { list: Arc::new(list), rows, after: None, left: page.limit, begun: false, gzip };
     let (first, walk) = Walk { after: page.after, ..walk }.next(&place).await?;
@@ -58,9 +58,9 @@ pub(crate) async fn all<L: List>(
     Ok(response)
 }
 
-/// What goes to the receiver. Only [`Piece::End`] ends the body well.
+/// What goes to the receiver. Only [`ExportPiece::End`] ends the body well.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum ExportPiece {
     Rows(Bytes),
     End,
 }
@@ -77,12 +77,12 @@ impl fmt::Display for BrokenOff {
 
 impl std::error::Error for BrokenOff {}
 
-pub(crate) fn body(pieces: mpsc::Receiver<Piece>) -> Body {
+pub(crate) fn body(pieces: mpsc::Receiver<ExportPiece>) -> Body {
     Body::from_stream(stream::unfold(Some(pieces), async |pieces| {
         let mut pieces = pieces?;
         match pieces.recv().await {
-            Some(Piece::Rows(rows)) => Some((Ok(rows), Some(pieces))),
-            Some(Piece::End) => None,
+            Some(ExportPiece::Rows(rows)) => Some((Ok(rows), Some(pieces))),
+            Some(ExportPiece::End) => None,
             None => Some((Err(BrokenOff), None)),
         }
     }))
@@ -93,12 +93,12 @@ async fn send_all<L: List>(
     (api, rights): (ApiState, Option<StandingRights>),
     first: Bytes,
     walk: Option<Walk<L>>,
-    place: Place,
-    receiver: mpsc::Sender<Piece>,
+    place: ReadPermit,
+    receiver: mpsc::Sender<ExportPiece>,
 ) {
     let (mut rows, mut walk) = (first, walk);
     loop {
-        if !sent(&receiver, Piece::Rows(rows), STALL_MAX).await {
+        if !sent(&receiver, ExportPiece::Rows(rows), STALL_MAX).await {
             return;
         }
         let Some(rest) = walk else { break };
@@ -118,11 +118,15 @@ async fn send_all<L: List>(
             }
         }
     }
-    sent(&receiver, Piece::End, STALL_MAX).await;
+    sent(&receiver, ExportPiece::End, STALL_MAX).await;
 }
 
 /// Whether the receiver took it.
-pub(crate) async fn sent(receiver: &mpsc::Sender<Piece>, piece: Piece, stall_max: Duration) -> bool {
+pub(crate) async fn sent(
+    receiver: &mpsc::Sender<ExportPiece>,
+    piece: ExportPiece,
+    stall_max: Duration,
+) -> bool {
     match timeout(stall_max, receiver.send(piece)).await {
         Ok(sent) => sent.is_ok(),
         Err(_) => {
@@ -135,17 +139,17 @@ pub(crate) async fn sent(receiver: &mpsc::Sender<Piece>, piece: Piece, stall_max
 /// An export under way.
 struct Walk<L: List> {
     list: Arc<L>,
-    rows: Rows,
+    rows: RowFormat,
     after: Option<L::Key>,
     /// Items that may still be shown.
     left: Option<usize>,
     begun: bool,
-    gzip: Option<compression::Rows>,
+    gzip: Option<compression::CompressedRows>,
 }
 
 impl<L: List> Walk<L> {
     /// The next rows, and the rest of the walk unless that was its end.
-    async fn next(self, place: &Place) -> Result<(Bytes, Option<Self>), Problem> {
+    async fn next(self, place: &ReadPermit) -> Result<(Bytes, Option<Self>), Problem> {
         place.run(move || self.read()).await
     }
 
@@ -176,7 +180,7 @@ impl<L: List> Walk<L> {
 
     fn written(&self, found: &[L::Found]) -> Bytes {
         match self.rows {
-            Rows::Ndjson => {
+            RowFormat::Ndjson => {
                 let mut lines = Vec::new();
                 for item in found {
                     serde_json::to_writer(&mut lines, &L::show(item)).expect("a shape is JSON");
@@ -184,8 +188,8 @@ impl<L: List> Walk<L> {
                 }
                 lines.into()
             }
-            Rows::Csv => {
-                let mut table = Table::new();
+            RowFormat::Csv => {
+                let mut table = CsvTable::new();
                 if !self.begun {
                     table.names::<L::Shown<'_>>();
                 }
@@ -202,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    async fn received(pieces: Vec<Piece>) -> Result<Bytes, String> {
+    async fn received(pieces: Vec<ExportPiece>) -> Result<Bytes, String> {
         let (sender, receiver) = mpsc::channel(pieces.len().max(1));
         for piece in pieces {
             sender.send(piece).await.expect("there is room");
@@ -213,8 +217,8 @@ mod tests {
 
     #[tokio::test]
     async fn only_an_export_that_says_so_has_ended() {
-        let rows = || Piece::Rows(Bytes::from_static(b"x\n"));
-        assert_eq!(received(vec![rows(), rows(), Piece::End]).await, Ok(Bytes::from_static(b"x\nx\n")));
+        let rows = || ExportPiece::Rows(Bytes::from_static(b"x\n"));
+        assert_eq!(received(vec![rows(), rows(), ExportPiece::End]).await, Ok(Bytes::from_static(b"x\nx\n")));
         assert_eq!(received(vec![rows()]).await, Err("an export broke off".to_owned()));
         assert_eq!(received(vec![]).await, Err("an export broke off".to_owned()));
     }
@@ -222,8 +226,11 @@ mod tests {
     #[tokio::test]
     async fn a_receiver_that_takes_nothing_is_given_up() {
         let (sender, receiver) = mpsc::channel(1);
-        assert!(sent(&sender, Piece::End, STALL_MAX).await);
-        assert!(!sent(&sender, Piece::End, Duration::from_millis(1)).await, "the first one was not taken");
+        assert!(sent(&sender, ExportPiece::End, STALL_MAX).await);
+        assert!(
+            !sent(&sender, ExportPiece::End, Duration::from_millis(1)).await,
+            "the first one was not taken"
+        );
         drop(receiver);
     }
 }

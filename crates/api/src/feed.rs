@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use base::{DeviceId, Problem, Timestamp};
 use engine::Engine;
 use engine::followers::{Followed, FollowedFeed, Follower};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::problem::Refused;
 use net::shares::SenderKey;
 use tokio::select;
@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::ApiState;
 use crate::list::{self, List, Read};
-use crate::page::{Feed, Form, PageOf};
+use crate::page::{FeedQuery, ListForm, PageOf};
 use crate::reads::Reads;
 
 /// Pause of a caller that was woken and found nothing.
@@ -69,10 +69,10 @@ pub(crate) fn follow(
 pub(crate) async fn answer<L: Followable>(
     api: &ApiState,
     page: PageOf<L::Key>,
-    feed: Feed,
+    feed: FeedQuery,
     list: L,
 ) -> Result<Response, Refused> {
-    if page.form != Form::Page || feed.wait.is_zero() {
+    if page.form != ListForm::Page || feed.wait.is_zero() {
         return list::answer(api, page, list).await;
     }
     let rights = page.rights.clone();
@@ -96,7 +96,7 @@ async fn look<L: Followable>(
     api: &ApiState,
     reads: &Reads,
     asked: &mut Arc<(PageOf<L::Key>, L)>,
-) -> Result<(Reservation, Read), Problem> {
+) -> Result<(MemoryReservation, Read), Problem> {
     let end = api.engine().feed_end();
     let (held, read) = list::read(api, reads, asked).await?;
     if read.is_empty
@@ -123,7 +123,7 @@ async fn first_item<L: Followable>(
     api: &ApiState,
     mut asked: Arc<(PageOf<L::Key>, L)>,
     until: Instant,
-) -> Result<(Reservation, Read), Problem> {
+) -> Result<(MemoryReservation, Read), Problem> {
     let _share = share_of_followers(api, &asked.0.whose)?;
     let (reads, following) = (&api.shared.follows, Arc::clone(&asked));
     let follower = reads.run(move || following.1.follow()).await?;
@@ -176,11 +176,11 @@ mod tests {
     use engine::queries::BoundedPage;
 
     use crate::list::PageOfList;
-    use crate::page::Order;
+    use crate::page::TimeOrder;
     use crate::shape::EventShape;
 
     /// A feed without items, which notes from when on it is looked through.
-    struct Nothing(Feed, Mutex<Vec<Timestamp>>);
+    struct Nothing(FeedQuery, Mutex<Vec<Timestamp>>);
 
     impl List for Nothing {
         type Key = FeedKey<EventKey>;
@@ -221,13 +221,13 @@ mod tests {
     #[tokio::test]
     async fn what_was_looked_through_in_vain_is_not_looked_through_again() {
         let api = api().await;
-        let feed = Feed { from: None, to: None, order: Order::Ascending, wait: Duration::ZERO };
+        let feed = FeedQuery { from: None, to: None, order: TimeOrder::Ascending, wait: Duration::ZERO };
         let whose = SenderKey::Unknown;
         let page = PageOf {
             limit: None,
             after: None,
             fingerprint: 0,
-            form: Form::Page,
+            form: ListForm::Page,
             tail: true,
             gzip: false,
             whose,
@@ -289,11 +289,11 @@ mod tests {
         use engine::records::{CommandStatus, DeliveryStatus};
 
         use crate::authorization::Visibility;
-        use crate::routes::commands::Commands;
+        use crate::routes::commands::CommandListing;
         use crate::routes::deliveries::Deliveries;
 
         let api = api().await;
-        let feed = Feed { from: None, to: None, order: Order::Ascending, wait: Duration::ZERO };
+        let feed = FeedQuery { from: None, to: None, order: TimeOrder::Ascending, wait: Duration::ZERO };
         for (by_status, expect) in [(true, [50, 20, 60]), (false, [50, 50, 60])] {
             let [looked, moved, again] = expect.map(|at| Some(Timestamp(at)));
             let expect = [None, looked, moved, again];
@@ -301,7 +301,7 @@ mod tests {
                 status: by_status.then_some(CommandStatus::Failed),
                 ..CommandFilter::default()
             };
-            let commands = Commands { engine: api.engine().clone(), filter, feed };
+            let commands = CommandListing { engine: api.engine().clone(), filter, feed };
             assert_eq!(looked_through_from(commands, |list| list.filter.given_from), expect, "{by_status}");
             let filter = DeliveryFilter {
                 status: by_status.then_some(DeliveryStatus::Failed),

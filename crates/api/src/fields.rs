@@ -24,9 +24,9 @@ const MEMBERS_MAX: usize = 1_000;
 
 /// The fields of an object.
 #[derive(Debug)]
-pub(crate) struct Fields<'a>(BTreeMap<String, &'a RawValue>);
+pub(crate) struct ObjectFields<'a>(BTreeMap<String, &'a RawValue>);
 
-impl<'a> Fields<'a> {
+impl<'a> ObjectFields<'a> {
     /// Reads an object that may have the fields in `known` and no others.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
     /// The same of a line of a body.
     ///
     /// # Errors
-    /// As [`Fields::read`].
+    /// As [`ObjectFields::read`].
     pub(crate) fn read_line(text: &'a str, known: &[&str]) -> Result<Self, Problem> {
         Self::of("the line", text, known)
     }
@@ -97,26 +97,30 @@ impl<'a> Fields<'a> {
 /// The fields of a body that may be left out altogether.
 ///
 /// # Errors
-/// See [`Fields::read`].
-pub(crate) fn or_nothing<'a>(text: &'a str, known: &[&str]) -> Result<Fields<'a>, Problem> {
-    if text.trim_ascii().is_empty() { Ok(Fields(BTreeMap::new())) } else { Fields::read(text, known) }
+/// See [`ObjectFields::read`].
+pub(crate) fn or_nothing<'a>(text: &'a str, known: &[&str]) -> Result<ObjectFields<'a>, Problem> {
+    if text.trim_ascii().is_empty() {
+        Ok(ObjectFields(BTreeMap::new()))
+    } else {
+        ObjectFields::read(text, known)
+    }
 }
 
 /// What `read` makes of an object in a body that may have the fields in `known`. A refusal says
 /// which object it is; `right` is what it has to be.
 ///
 /// # Errors
-/// `wrong_type`, see [`Fields::read`], and what `read` says.
+/// `wrong_type`, see [`ObjectFields::read`], and what `read` says.
 pub(crate) fn within<T>(
     name: &str,
     json: &str,
     (right, known): (&str, &[&str]),
-    read: impl FnOnce(&Fields<'_>) -> Result<T, Problem>,
+    read: impl FnOnce(&ObjectFields<'_>) -> Result<T, Problem>,
 ) -> Result<T, Problem> {
     if !json.starts_with('{') {
         return Err(wrong_type(name, json, right));
     }
-    let read = Fields::of("it", json, known).and_then(|fields| read(&fields));
+    let read = ObjectFields::of("it", json, known).and_then(|fields| read(&fields));
     read.map_err(|problem| Problem { detail: format!("{name}: {}", problem.detail), ..problem })
 }
 
@@ -379,7 +383,7 @@ fn what(json: &str) -> &'static str {
 }
 
 /// Some members of an object.
-struct Members<'a> {
+struct WantedMembers<'a> {
     kept: BTreeMap<String, &'a RawValue>,
     /// The first that was left out, because nobody wants it or because there are too many.
     left_out: Option<String>,
@@ -389,7 +393,7 @@ struct Members<'a> {
 fn members<'a>(
     text: &'a str,
     wanted: &dyn Fn(&str) -> bool,
-) -> Result<Option<Members<'a>>, serde_json::Error> {
+) -> Result<Option<WantedMembers<'a>>, serde_json::Error> {
     if !text.trim_ascii_start().starts_with('{') {
         return serde_json::from_str::<IgnoredAny>(text).map(|_| None);
     }
@@ -404,22 +408,22 @@ struct MembersOf<'w> {
 }
 
 impl<'de> DeserializeSeed<'de> for MembersOf<'_> {
-    type Value = Members<'de>;
+    type Value = WantedMembers<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Members<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<WantedMembers<'de>, D::Error> {
         parser.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for MembersOf<'_> {
-    type Value = Members<'de>;
+    type Value = WantedMembers<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut members = Members { kept: BTreeMap::new(), left_out: None };
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WantedMembers<'de>, A::Error> {
+        let mut members = WantedMembers { kept: BTreeMap::new(), left_out: None };
         while let Some(name) = map.next_key::<String>()? {
             if members.kept.contains_key(&name) {
                 return Err(A::Error::custom(format_args!("{} is there twice", quoted(&name))));

@@ -30,7 +30,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 
 const HEADER: &str = "idempotency-key";
@@ -99,9 +99,9 @@ impl Creation {
         self,
         api: &ApiState,
         make: impl FnOnce(ApiState, Text, Option<IdempotencyKey>) -> F,
-    ) -> Result<Answer, Refused>
+    ) -> Result<ApiAnswer, Refused>
     where
-        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
+        F: Future<Output = Result<ApiAnswer, Problem>> + Send + 'static,
     {
         self.answered(api, make, |_, idempotency, made| {
             kept_in_store(api.engine().queues(), idempotency, made)
@@ -118,9 +118,9 @@ impl Creation {
         self,
         api: &ApiState,
         make: impl FnOnce(ApiState, Option<IdempotencyKey>) -> F,
-    ) -> Result<Answer, Refused>
+    ) -> Result<ApiAnswer, Refused>
     where
-        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
+        F: Future<Output = Result<ApiAnswer, Problem>> + Send + 'static,
     {
         let make = |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
             drop(body);
@@ -138,9 +138,9 @@ impl Creation {
         self,
         api: &ApiState,
         make: impl FnOnce(ApiState, Text, Option<IdempotencyKey>) -> F,
-    ) -> Result<Answer, Refused>
+    ) -> Result<ApiAnswer, Refused>
     where
-        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
+        F: Future<Output = Result<ApiAnswer, Problem>> + Send + 'static,
     {
         let remembered = Arc::clone(&api.shared.remembered);
         let forgotten = |(key, kept): (Digest, Arc<RememberedRequest>), _, made: F| async move {
@@ -160,9 +160,9 @@ impl Creation {
         self,
         api: &ApiState,
         make: impl FnOnce(ApiState, Text) -> F,
-    ) -> Result<Answer, Refused>
+    ) -> Result<ApiAnswer, Refused>
     where
-        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
+        F: Future<Output = Result<ApiAnswer, Problem>> + Send + 'static,
     {
         self.answered(api, |api, body, _| make(api, body), |_, _, made| made).await
     }
@@ -173,10 +173,10 @@ impl Creation {
         api: &ApiState,
         make: impl FnOnce(ApiState, Text, Option<IdempotencyKey>) -> F,
         keep: impl FnOnce((Digest, Arc<RememberedRequest>), IdempotencyKey, F) -> K,
-    ) -> Result<Answer, Refused>
+    ) -> Result<ApiAnswer, Refused>
     where
-        F: Future<Output = Result<Answer, Problem>> + Send + 'static,
-        K: Future<Output = Result<Answer, Problem>> + Send + 'static,
+        F: Future<Output = Result<ApiAnswer, Problem>> + Send + 'static,
+        K: Future<Output = Result<ApiAnswer, Problem>> + Send + 'static,
     {
         let Some(key) = self.key else { return Ok(make(api.clone(), self.body, None).await?) };
         let (kept, idempotency) = self.kept(key, api)?;
@@ -232,15 +232,15 @@ fn asked_beside(query: &str) -> Option<String> {
 async fn kept_in_store(
     queues: Queues,
     idempotency: IdempotencyKey,
-    make: impl Future<Output = Result<Answer, Problem>>,
-) -> Result<Answer, Problem> {
-    if let Some(answer) = queues.recall(idempotency).await?.as_deref().and_then(Answer::from_stored) {
+    make: impl Future<Output = Result<ApiAnswer, Problem>>,
+) -> Result<ApiAnswer, Problem> {
+    if let Some(answer) = queues.recall(idempotency).await?.as_deref().and_then(ApiAnswer::from_stored) {
         return Ok(answer);
     }
     let answer = match make.await {
         // The key is that of another request.
         Err(problem) if problem.code == REUSED => return Err(problem),
-        made => made.unwrap_or_else(|problem| Answer::refused(&problem)),
+        made => made.unwrap_or_else(|problem| ApiAnswer::refused(&problem)),
     };
     if !is_not_now(answer.status) {
         queues.remember(idempotency, answer.stored()).await?;
@@ -303,11 +303,11 @@ fn given<'a>(headers: &'a HeaderMap, header: &'static str) -> Result<Option<&'a 
 /// The remembered answer, or else what `make` answers. On a task of its own: a caller who goes away
 /// changes nothing.
 async fn answer_of(
-    remembered: Arc<Remembered>,
+    remembered: Arc<IdempotencyKeys>,
     key: Digest,
     kept: Arc<RememberedRequest>,
-    make: impl Future<Output = Result<Answer, Problem>> + Send + 'static,
-) -> Answer {
+    make: impl Future<Output = Result<ApiAnswer, Problem>> + Send + 'static,
+) -> ApiAnswer {
     let answering = tokio::spawn(async move {
         let make = async {
             let answer = match make.await {
@@ -315,9 +315,9 @@ async fn answer_of(
                     // The store knows the key with another body, so it is remembered with the wrong
                     // one.
                     remembered.forget(key, &kept);
-                    return Err(Answer::refused(&problem));
+                    return Err(ApiAnswer::refused(&problem));
                 }
-                made => made.unwrap_or_else(|problem| Answer::refused(&problem)),
+                made => made.unwrap_or_else(|problem| ApiAnswer::refused(&problem)),
             };
             if is_not_now(answer.status) {
                 return Err(answer);
@@ -330,17 +330,17 @@ async fn answer_of(
     match answering.await {
         Ok(answer) => answer,
         Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-        Err(_) => Answer::refused(&Problem::unavailable("the server is stopping")),
+        Err(_) => ApiAnswer::refused(&Problem::unavailable("the server is stopping")),
     }
 }
 
 /// The keys that came, with their answers.
 #[derive(Debug, Default)]
-pub(crate) struct Remembered(Mutex<Table>);
+pub(crate) struct IdempotencyKeys(Mutex<KeyTable>);
 
 #[derive(Debug, Default)]
-struct Table {
-    kept: HashMap<Digest, Entry>,
+struct KeyTable {
+    kept: HashMap<Digest, IdempotencyEntry>,
     /// Keys in the order in which they came.
     oldest_first: VecDeque<(Timestamp, Digest)>,
     answers_bytes: usize,
@@ -348,7 +348,7 @@ struct Table {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct IdempotencyEntry {
     kept: Arc<RememberedRequest>,
     /// What its answer adds to `answers_bytes`; 0 until there is one.
     answer_bytes: usize,
@@ -359,34 +359,34 @@ struct Entry {
 struct RememberedRequest {
     body: Digest,
     /// Set once the first request is answered.
-    answer: OnceCell<Answer>,
+    answer: OnceCell<ApiAnswer>,
 }
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct IdempotencySize {
     pub keys: usize,
     pub bytes: usize,
     pub forgotten_early: u64,
 }
 
-impl Remembered {
-    pub(crate) fn size(&self) -> Size {
+impl IdempotencyKeys {
+    pub(crate) fn size(&self) -> IdempotencySize {
         let table = locked(&self.0);
         let (keys, bytes) = (table.kept.len(), table.answers_bytes);
-        Size { keys, bytes, forgotten_early: table.forgotten_early }
+        IdempotencySize { keys, bytes, forgotten_early: table.forgotten_early }
     }
 
     /// What is kept of the key, from now on if it is new.
     fn keep(&self, key: Digest, body: Digest, now: Timestamp) -> Result<Arc<RememberedRequest>, Problem> {
         let mut table = locked(&self.0);
         table.forget_expired(now);
-        if let Some(Entry { kept, .. }) = table.kept.get(&key) {
+        if let Some(IdempotencyEntry { kept, .. }) = table.kept.get(&key) {
             return if kept.body == body { Ok(Arc::clone(kept)) } else { Err(reused()) };
         }
         table.make_room(KEYS_MAX - 1);
         let kept = Arc::new(RememberedRequest { body, answer: OnceCell::new() });
-        table.kept.insert(key, Entry { kept: Arc::clone(&kept), answer_bytes: 0 });
+        table.kept.insert(key, IdempotencyEntry { kept: Arc::clone(&kept), answer_bytes: 0 });
         table.oldest_first.push_back((now, key));
         Ok(kept)
     }
@@ -413,7 +413,7 @@ impl Remembered {
     }
 }
 
-impl Table {
+impl KeyTable {
     fn forget_expired(&mut self, now: Timestamp) {
         while self.oldest_first.front().is_some_and(|(since, _)| now.since(*since) >= REMEMBERED_FOR) {
             self.forget_oldest();

@@ -7,7 +7,7 @@
 use base::Problem;
 use base::limits::SLICE_REPORTS_MAX;
 use engine::{Engine, ImportDevice, Imported};
-use net::body::Pieces;
+use net::body::BodyPieces;
 
 use crate::lines::{Line, LineOutcomes, SliceOfLines, SlicesInFlight, TakesLines, feed};
 use crate::shape::{ImportedShape, import_device};
@@ -17,20 +17,20 @@ use crate::shape::{ImportedShape, import_device};
 /// # Errors
 /// When the body breaks off or the server is not accepting; lines that came before may have been
 /// taken.
-pub(crate) async fn take(engine: &Engine, mut body: Pieces) -> Result<ImportedShape, Problem> {
+pub(crate) async fn take(engine: &Engine, mut body: BodyPieces) -> Result<ImportedShape, Problem> {
     let in_flight = SlicesInFlight::new(ImportedShape::add);
-    let mut run = Run { engine, open: SliceOfLines::default(), in_flight };
+    let mut run = ImportRun { engine, open: SliceOfLines::default(), in_flight };
     feed(&mut body, &mut run).await?;
     run.in_flight.finish().await
 }
 
-struct Run<'a> {
+struct ImportRun<'a> {
     engine: &'a Engine,
     open: SliceOfLines<ImportDevice>,
     in_flight: SlicesInFlight<'a, Imported, ImportedShape>,
 }
 
-impl TakesLines for Run<'_> {
+impl TakesLines for ImportRun<'_> {
     async fn add(&mut self, number: u64, line: Line) -> Result<(), Problem> {
         self.open.add(number, line, import_device);
         if self.open.is_full(SLICE_REPORTS_MAX) { self.hand_in().await } else { Ok(()) }

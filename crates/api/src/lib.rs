@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use net::body_drain::BodyDrain;
 use net::content_encoding::Decoders;
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
-use net::shares::{COMMAND_WAITS_SHARE, POLLS_SHARE, Pool, SenderShares, WaitShares};
+use net::shares::{COMMAND_WAITS_SHARE, POLLS_SHARE, SenderShares, SharedPool, WaitShares};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
@@ -60,9 +60,9 @@ mod transfer;
 use authorization::PortalHolders;
 use backup::Backups;
 use change_log::ChangeLog;
-use idempotency::Remembered;
+use idempotency::IdempotencyKeys;
 use live::LiveStreams;
-use metrics::Metrics;
+use metrics::RequestMetrics;
 use overview::Overview;
 use reads::Reads;
 use relays::KnownRelays;
@@ -73,7 +73,7 @@ pub use host::{DiskSpace, FailingReceiver, LimitUsage, ServerHost};
 /// What every request needs. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiState {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 /// Sends a client a test notification, once, and tells how that ended.
@@ -82,11 +82,11 @@ type Tester = dyn Fn(Arc<Client>) -> BoxFuture<'static, Result<AttemptEnd, Probl
 /// Hands a refused report in again.
 type Replayer = dyn Fn(EntityId) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync;
 
-struct Shared {
+struct SharedState {
     engine: Engine,
     access: Arc<Access>,
     registry: Arc<Mutex<Registry>>,
-    metrics: Metrics,
+    metrics: RequestMetrics,
     portals: PortalHolders,
     lookups: Arc<Reads>,
     lists: Arc<Reads>,
@@ -99,14 +99,14 @@ struct Shared {
     command_waits: WaitShares,
     polls: WaitShares,
     /// Of those who wait for messages of streams.
-    readers: Pool,
+    readers: SharedPool,
     /// Of dry runs of operations, for each token.
     dry_runs: SenderShares,
     memory: MemoryBudget,
     memory_of_bodies: MemoryPart,
     memory_of_lines: MemoryPart,
     memory_of_pages: MemoryPart,
-    remembered: Arc<Remembered>,
+    remembered: Arc<IdempotencyKeys>,
     decoders: Decoders,
     change_log: ChangeLog,
     body_drain: BodyDrain,
@@ -139,7 +139,7 @@ impl ApiState {
         let (lookups, lists, messages) = (Reads::lookups(), Reads::lists(), Reads::messages());
         let [lookups, lists, messages, exports, follows] =
             [lookups, lists, messages, Reads::exports(), Reads::follows()].map(Arc::new);
-        let (metrics, remembered) = (Metrics::default(), Arc::new(Remembered::default()));
+        let (metrics, remembered) = (RequestMetrics::default(), Arc::new(IdempotencyKeys::default()));
         let (decoders, live, portals) =
             (Decoders::default(), LiveStreams::default(), PortalHolders::default());
         let (relays, clock) = (KnownRelays::default(), Arc::clone(engine.clock()));
@@ -156,7 +156,7 @@ impl ApiState {
         }
         let body_drain = BodyDrain::default();
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedState {
                 engine,
                 access,
                 registry,
@@ -174,7 +174,7 @@ impl ApiState {
                 followers: SenderShares::new(feed::FOLLOWERS_SHARE),
                 command_waits: WaitShares::new(COMMAND_WAITS_SHARE, "the ends of commands"),
                 polls: WaitShares::new(POLLS_SHARE, "commands of their devices"),
-                readers: Pool::new(routes::messages::READERS_MAX, routes::messages::READERS_SHARE),
+                readers: SharedPool::new(routes::messages::READERS_MAX, routes::messages::READERS_SHARE),
                 dry_runs: SenderShares::new(operations::DRY_RUNS_SHARE),
                 remembered,
                 decoders,

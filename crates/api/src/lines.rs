@@ -5,7 +5,7 @@ use base::Problem;
 use base::limits::NDJSON_LINE_BYTES_MAX;
 use futures_util::future::{BoxFuture, poll_immediate};
 use futures_util::stream::{FuturesOrdered, StreamExt};
-use net::body::Pieces;
+use net::body::BodyPieces;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::{Decoder, LinesCodec, LinesCodecError};
 
@@ -42,8 +42,8 @@ pub(crate) trait TakesLines {
 ///
 /// # Errors
 /// When the body breaks off, or what whoever takes the lines says.
-pub(crate) async fn feed(body: &mut Pieces, takes: &mut impl TakesLines) -> Result<(), Problem> {
-    let mut lines = Lines::default();
+pub(crate) async fn feed(body: &mut BodyPieces, takes: &mut impl TakesLines) -> Result<(), Problem> {
+    let mut lines = LineSplitter::default();
     loop {
         let piece = tokio::select! {
             biased;
@@ -179,13 +179,13 @@ impl<'a, O, S: Default> SlicesInFlight<'a, O, S> {
 /// Cuts a body into lines, which count from 1, blank ones too. Of a line that is too long nothing
 /// is kept.
 #[derive(Debug)]
-struct Lines {
+struct LineSplitter {
     codec: LinesCodec,
     buffer: BytesMut,
     number: u64,
 }
 
-impl Default for Lines {
+impl Default for LineSplitter {
     fn default() -> Self {
         // A line end is LF or CRLF, and is no part of the line.
         let codec = LinesCodec::new_with_max_length(NDJSON_LINE_BYTES_MAX + 1);
@@ -193,7 +193,7 @@ impl Default for Lines {
     }
 }
 
-impl Lines {
+impl LineSplitter {
     /// The next line that is not blank; `None` when there is no whole one.
     fn next(&mut self) -> Option<(u64, Line)> {
         self.cut(LinesCodec::decode)
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     fn cut(chunks: &[&[u8]]) -> Vec<(u64, Result<String, &'static str>)> {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let mut all = Vec::new();
         let told = |(number, line): (u64, Line)| (number, line.map_err(|problem| problem.code));
         for chunk in chunks {

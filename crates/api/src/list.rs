@@ -10,18 +10,18 @@ use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::PAGE_ITEMS_MAX;
 use engine::queries::{BoundedPage, LOOKED_AT_MAX};
-use net::memory_budget::{Reservation, SENDER_BYTES};
+use net::memory_budget::{MemoryReservation, SENDER_BYTES};
 use net::problem::Refused;
 use serde::Serialize;
 
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::compression;
-use crate::cursor::{self, Key};
+use crate::cursor::{self, CursorKey};
 use crate::export;
-use crate::page::{Form, PageOf};
+use crate::page::{ListForm, PageOf};
 use crate::reads::Reads;
-use crate::row::Row;
+use crate::row::CsvRow;
 
 /// A page ends when its items have become so heavy, in bytes.
 const PAGE_BYTES_MAX: usize = 8 * 1_024 * 1_024;
@@ -32,11 +32,11 @@ pub(crate) type PageOfList<L> = Result<BoundedPage<<L as List>::Found, <L as Lis
 /// A list that can be read from any of its items on.
 pub(crate) trait List: Send + Sync + 'static {
     /// The place of an item.
-    type Key: Key + Send + Sync + 'static;
+    type Key: CursorKey + Send + Sync + 'static;
     /// An item as it is found.
     type Found;
     /// An item as it is shown.
-    type Shown<'a>: Serialize + Row;
+    type Shown<'a>: Serialize + CsvRow;
 
     /// Most items that are read at a time.
     const READ_MAX: usize = PAGE_ITEMS_MAX + 1;
@@ -73,11 +73,11 @@ pub(crate) async fn answer<L: List>(
     list: L,
 ) -> Result<Response, Refused> {
     match page.form {
-        Form::Page => {
+        ListForm::Page => {
             let (held, read) = read(api, &api.shared.lists, &Arc::new((page, list))).await?;
             Ok(held.until_sent(read.into_response()))
         }
-        Form::Export(rows) => Ok(export::all(api, rows, page, list).await?),
+        ListForm::Export(rows) => Ok(export::all(api, rows, page, list).await?),
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn read<L: List>(
     api: &ApiState,
     reads: &Reads,
     asked: &Arc<(PageOf<L::Key>, L)>,
-) -> Result<(Reservation, Read), Problem> {
+) -> Result<(MemoryReservation, Read), Problem> {
     // Whoever waits for room waits among those who wait for their turn.
     let place = reads.enter_as(&asked.0.whose)?;
     let bytes = bytes_max::<L>(asked.0.items() + 1);
@@ -101,7 +101,7 @@ pub(crate) async fn read<L: List>(
 }
 
 #[derive(Serialize)]
-struct Items<S> {
+struct ItemsPage<S> {
     items: Vec<S>,
     next_cursor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +113,7 @@ struct Items<S> {
 /// A page that was read.
 #[derive(Debug)]
 pub(crate) struct Read {
-    pub(crate) answer: Answer,
+    pub(crate) answer: ApiAnswer,
     is_compressed: bool,
     pub is_empty: bool,
 }
@@ -167,7 +167,7 @@ fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
     let tail_cursor = if page.tail { last.clone().or_else(|| tail_of_nothing(page)) } else { None };
     let next_cursor = last.filter(|_| more);
     let items = found.iter().map(L::show).collect();
-    let mut answer = Answer::ok(&Items { items, next_cursor, tail_cursor, looked_at });
+    let mut answer = ApiAnswer::ok(&ItemsPage { items, next_cursor, tail_cursor, looked_at });
     let compressed = if page.gzip { compression::page(&answer.body) } else { None };
     let is_compressed = compressed.is_some();
     answer.body = compressed.unwrap_or(answer.body);
@@ -176,7 +176,7 @@ fn one_page<L: List>(page: &PageOf<L::Key>, list: &L) -> Result<Read, Problem> {
 }
 
 /// Where a feed goes on that has nothing to show: where it was asked for, or from its beginning on.
-fn tail_of_nothing<K: Key>(page: &PageOf<K>) -> Option<String> {
+fn tail_of_nothing<K: CursorKey>(page: &PageOf<K>) -> Option<String> {
     let beginning = K::before_all();
     let place = page.after.as_ref().or(beginning.as_ref())?;
     Some(cursor::write(page.fingerprint, place))
@@ -198,7 +198,7 @@ mod tests {
     #[derive(Serialize)]
     struct Number(u64);
 
-    impl Row for Number {
+    impl CsvRow for Number {
         const COLUMNS: &'static [&'static str] = &["number"];
 
         fn write(&self, cells: &mut Cells<'_>) {
@@ -252,7 +252,7 @@ mod tests {
                 limit: Some(100),
                 after,
                 fingerprint: 0,
-                form: Form::Page,
+                form: ListForm::Page,
                 tail: false,
                 gzip: false,
                 whose: SenderKey::Unknown,

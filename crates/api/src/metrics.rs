@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::idempotency::Remembered;
+use crate::idempotency::IdempotencyKeys;
 use crate::reads::Reads;
 
 /// Upper ends of the buckets, in seconds: a point read is in the first ones, a synced write behind,
@@ -24,10 +24,10 @@ const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 /// Requests, counted and timed.
 #[derive(Clone, Debug)]
-pub(crate) struct Metrics {
-    requests: Family<Answered, Counter>,
-    duration: Family<Called, Histogram>,
-    operation_rows: Family<OperationRow, Counter>,
+pub(crate) struct RequestMetrics {
+    requests: Family<AnswerLabels, Counter>,
+    duration: Family<RouteLabels, Histogram>,
+    operation_rows: Family<OperationRowLabels, Counter>,
     /// Operations that are worked on.
     pub(crate) operations_running: Gauge,
     /// Memory that pages of lists have.
@@ -37,25 +37,25 @@ pub(crate) struct Metrics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct AnswerLabels {
     method: &'static str,
     route: String,
     status: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Called {
+struct RouteLabels {
     method: &'static str,
     route: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OperationRow {
+struct OperationRowLabels {
     action: &'static str,
     result: &'static str,
 }
 
-impl Default for Metrics {
+impl Default for RequestMetrics {
     fn default() -> Self {
         Self {
             requests: Family::default(),
@@ -68,7 +68,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl RequestMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let help = "Requests answered, by method, route and status";
         registry.register("fieldpost_http_requests", help, self.requests.clone());
@@ -89,13 +89,15 @@ impl Metrics {
     }
 
     pub(crate) fn operation_row(&self, action: OperationAction, result: &'static str) {
-        self.operation_rows.get_or_create(&OperationRow { action: action.as_str(), result }).inc();
+        self.operation_rows.get_or_create(&OperationRowLabels { action: action.as_str(), result }).inc();
     }
 
     pub(crate) fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
         let (method, route) = (name(method), route.to_owned());
-        self.duration.get_or_create(&Called { method, route: route.clone() }).observe(took.as_secs_f64());
-        self.requests.get_or_create(&Answered { method, route, status: status.as_u16() }).inc();
+        self.duration
+            .get_or_create(&RouteLabels { method, route: route.clone() })
+            .observe(took.as_secs_f64());
+        self.requests.get_or_create(&AnswerLabels { method, route, status: status.as_u16() }).inc();
     }
 }
 
@@ -120,7 +122,7 @@ const SORTS: [&str; 5] = ["export", "follow", "list", "lookup", "message"];
 pub(crate) fn register_gauges(
     registry: &mut Registry,
     reads: [&Arc<Reads>; 5],
-    remembered: &Arc<Remembered>,
+    remembered: &Arc<IdempotencyKeys>,
 ) {
     registry.register_collector(Box::new(Gauges {
         reads: reads.map(Arc::clone),
@@ -132,7 +134,7 @@ pub(crate) fn register_gauges(
 struct Gauges {
     /// In order of [`SORTS`].
     reads: [Arc<Reads>; 5],
-    remembered: Arc<Remembered>,
+    remembered: Arc<IdempotencyKeys>,
 }
 
 impl Collector for Gauges {

@@ -28,7 +28,7 @@ use tracing::error;
 
 use crate::ApiState;
 use crate::authorization::{AuthorizationLayer, PortalGuard};
-use crate::change_log::Asked;
+use crate::change_log::LoggedRequest;
 use crate::compression;
 
 /// The routes with the habits around them. Each layer is memory of every consumer that waits: there
@@ -119,7 +119,7 @@ impl Service<Request> for RequestLayer {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
         // A copy: the URI would keep the buffer that the request was read into.
         let path = CompactString::from(request.uri().path());
-        let asked = Asked { method: request.method().clone(), path, peer };
+        let asked = LoggedRequest { method: request.method().clone(), path, peer };
         let takes_gzip = asked.method != Method::HEAD && compression::is_accepted(request.headers());
         let decoded = api.shared.decoders.decoded(api.shared.body_drain.watching(request));
         let answering = decoded.map(|request| caught(self.routes.call(request)));
@@ -155,7 +155,7 @@ fn for_its_caller_alone(path: &str, mut response: Response) -> Response {
     response
 }
 
-fn panicked(Asked { method, path, .. }: &Asked, panic: &(dyn Any + Send)) -> Response {
+fn panicked(LoggedRequest { method, path, .. }: &LoggedRequest, panic: &(dyn Any + Send)) -> Response {
     error!(%method, path = &**path, panic = message(panic), "a request panicked");
     let detail = "the server failed at this request; its log says where";
     Refused(Problem::new(500, "internal_error", detail)).into_response()

@@ -21,7 +21,7 @@ pub(crate) struct PageOf<K> {
     /// The last item of the page before.
     pub after: Option<K>,
     pub fingerprint: u64,
-    pub form: Form,
+    pub form: ListForm,
     /// Whether it tells where the feed goes on later.
     pub tail: bool,
     /// Whether the caller takes gzip.
@@ -41,23 +41,23 @@ impl<K> PageOf<K> {
 
 /// The form of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ListForm {
     /// A page with a cursor.
     Page,
     /// Everything, in rows of one form.
-    Export(Rows),
+    Export(RowFormat),
 }
 
 /// The form of an export's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rows {
+pub(crate) enum RowFormat {
     /// A JSON object a line.
     Ndjson,
     /// RFC 4180, with a line of names.
     Csv,
 }
 
-impl Rows {
+impl RowFormat {
     pub(crate) const ALL: [Self; 2] = [Self::Ndjson, Self::Csv];
 
     /// The content type, as it is asked for.
@@ -77,7 +77,7 @@ impl Rows {
     }
 }
 
-impl Form {
+impl ListForm {
     /// The form that `Accept` likes best; a page where it likes none that there is.
     pub(crate) fn accepted(headers: &HeaderMap) -> Self {
         let texts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -92,13 +92,13 @@ impl Form {
 }
 
 /// A media range that is ours, with its weight.
-fn weighed(range: &str) -> Option<(Form, f32)> {
+fn weighed(range: &str) -> Option<(ListForm, f32)> {
     let mut parts = range.split(';').map(str::trim);
     let name = parts.next()?.to_ascii_lowercase();
-    let rows = Rows::ALL.into_iter().find(|rows| rows.asked_as() == name);
+    let rows = RowFormat::ALL.into_iter().find(|rows| rows.asked_as() == name);
     let form = match (rows, name.as_str()) {
-        (Some(rows), _) => Form::Export(rows),
-        (None, "application/json" | "application/*" | "*/*") => Form::Page,
+        (Some(rows), _) => ListForm::Export(rows),
+        (None, "application/json" | "application/*" | "*/*") => ListForm::Page,
         (None, _) => return None,
     };
     let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |q| q.parse().ok())?;
@@ -107,21 +107,21 @@ fn weighed(range: &str) -> Option<(Form, f32)> {
 
 /// The span and the order of a feed: `from` is in it, `to` is not.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Feed {
+pub(crate) struct FeedQuery {
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
-    pub order: Order,
+    pub order: TimeOrder,
     /// How long a page waits for its first item.
     pub wait: Duration,
 }
 
-impl Feed {
+impl FeedQuery {
     /// A part of the feed, as the engine takes it.
     pub(crate) fn page<K: Copy>(&self, after: Option<&K>, limit: usize) -> Page<K> {
         Page {
             from: self.from.unwrap_or(Timestamp(i64::MIN)),
             to: self.to.unwrap_or(Timestamp::MAX),
-            ascending: self.order == Order::Ascending,
+            ascending: self.order == TimeOrder::Ascending,
             after: after.copied(),
             limit,
         }
@@ -140,24 +140,24 @@ impl Feed {
     /// The same feed up to now where it is exported: one that is read forwards while it grows would
     /// have no end.
     #[must_use]
-    pub(crate) fn ending(self, form: Form, now: Timestamp) -> Self {
+    pub(crate) fn ending(self, form: ListForm, now: Timestamp) -> Self {
         match form {
-            Form::Page => self,
-            Form::Export(_) => Self { to: Some(self.to.map_or(now, |to| cmp::min(to, now))), ..self },
+            ListForm::Page => self,
+            ListForm::Export(_) => Self { to: Some(self.to.map_or(now, |to| cmp::min(to, now))), ..self },
         }
     }
 }
 
 /// The order of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum TimeOrder {
     Ascending,
     Descending,
 }
 
 base::names! {
     /// Both orders.
-    pub(crate) Order: Ascending = "asc", Descending = "desc"
+    pub(crate) TimeOrder: Ascending = "asc", Descending = "desc"
 }
 
 #[cfg(test)]
@@ -166,23 +166,23 @@ mod tests {
 
     #[test]
     fn the_form_that_is_liked_best_is_taken() {
-        let (ndjson, csv) = (Form::Export(Rows::Ndjson), Form::Export(Rows::Csv));
+        let (ndjson, csv) = (ListForm::Export(RowFormat::Ndjson), ListForm::Export(RowFormat::Csv));
         for (accept, expect) in [
-            ("", Form::Page),
-            ("*/*", Form::Page),
-            ("application/json", Form::Page),
-            ("image/png", Form::Page),
+            ("", ListForm::Page),
+            ("*/*", ListForm::Page),
+            ("application/json", ListForm::Page),
+            ("image/png", ListForm::Page),
             ("text/csv", csv),
             ("Text/CSV; charset=utf-8", csv),
             ("application/x-ndjson", ndjson),
             ("application/x-ndjson, application/json", ndjson),
-            ("application/x-ndjson;q=0.5, application/json", Form::Page),
+            ("application/x-ndjson;q=0.5, application/json", ListForm::Page),
             ("text/csv;q=0.5, application/x-ndjson;q=0.9, */*;q=0.1", ndjson),
-            ("text/csv;q=0", Form::Page),
-            ("text/csv;q=much", Form::Page),
+            ("text/csv;q=0", ListForm::Page),
+            ("text/csv;q=much", ListForm::Page),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().expect("a header"))]);
-            assert_eq!(Form::accepted(&headers), expect, "{accept}");
+            assert_eq!(ListForm::accepted(&headers), expect, "{accept}");
         }
     }
 }

@@ -19,8 +19,8 @@ use net::shares::SenderKey;
 
 use crate::authorization::StandingRights;
 use crate::compression;
-use crate::cursor::{self, Key};
-use crate::page::{Feed, Form, Order, PageOf};
+use crate::cursor::{self, CursorKey};
+use crate::page::{FeedQuery, ListForm, PageOf, TimeOrder};
 
 /// Parameters that do not say which list it is, but which part of it.
 const OF_THE_PAGE: [&str; 3] = ["limit", "cursor", "wait"];
@@ -37,7 +37,7 @@ pub(crate) struct Params {
     given: Vec<(String, String)>,
     /// Of path and filters: what a cursor of this list is good for.
     fingerprint: u64,
-    form: Form,
+    form: ListForm,
     tail: bool,
     gzip: bool,
     whose: SenderKey,
@@ -53,8 +53,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
         let Query(given) =
             given.map_err(|error| Problem::unreadable(format!("the query cannot be read: {error}")))?;
         let fingerprint = fingerprint(parts.uri.path(), &given);
-        let (form, gzip) = (Form::accepted(&parts.headers), compression::is_accepted(&parts.headers));
-        if form != Form::Page
+        let (form, gzip) = (ListForm::accepted(&parts.headers), compression::is_accepted(&parts.headers));
+        if form != ListForm::Page
             && parts.extensions.get::<Caller>().is_some_and(|caller| caller.portal().is_some())
         {
             let detail = "a portal gets lists page by page and not as exports; ask for application/json";
@@ -108,7 +108,7 @@ impl Params {
         Self {
             given,
             fingerprint: 0,
-            form: Form::Page,
+            form: ListForm::Page,
             tail: false,
             gzip: false,
             whose: SenderKey::default(),
@@ -224,23 +224,23 @@ impl Params {
     ///
     /// # Errors
     /// `invalid_parameter`.
-    pub(crate) fn feed(&mut self) -> Result<Feed, Problem> {
+    pub(crate) fn feed(&mut self) -> Result<FeedQuery, Problem> {
         let (from, to) = self.span()?;
         let (order, wait) = self.order_and_wait()?;
-        Ok(Feed { from, to, order, wait })
+        Ok(FeedQuery { from, to, order, wait })
     }
 
     /// `order` and `wait`, of a feed that is not told apart by time.
     ///
     /// # Errors
     /// `invalid_parameter`.
-    pub(crate) fn order_and_wait(&mut self) -> Result<(Order, Duration), Problem> {
-        let order = self.word("order", &Order::ALL, Order::as_str)?.unwrap_or(Order::Descending);
+    pub(crate) fn order_and_wait(&mut self) -> Result<(TimeOrder, Duration), Problem> {
+        let order = self.word("order", &TimeOrder::ALL, TimeOrder::as_str)?.unwrap_or(TimeOrder::Descending);
         let wait = self.wait(WAIT_MAX)?;
-        if wait.is_some() && self.form != Form::Page {
+        if wait.is_some() && self.form != ListForm::Page {
             return Err(invalid("wait is for pages; an export ends with what is there".to_owned()));
         }
-        self.tail = order == Order::Ascending;
+        self.tail = order == TimeOrder::Ascending;
         Ok((order, wait.unwrap_or_default()))
     }
 
@@ -295,7 +295,7 @@ impl Params {
     ///
     /// # Errors
     /// `invalid_parameter`, `invalid_cursor`, `unknown_parameter`.
-    pub(crate) fn page<K: Key>(mut self) -> Result<PageOf<K>, Problem> {
+    pub(crate) fn page<K: CursorKey>(mut self) -> Result<PageOf<K>, Problem> {
         let limit = self.limit()?;
         let cursor = self.take("cursor", "text", |text| Some(text.to_owned()))?;
         self.end()?;

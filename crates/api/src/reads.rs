@@ -59,7 +59,7 @@ pub(crate) struct Reads {
 
 /// The right to read, also several times one after the other, each time in its turn.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ReadPermit {
     _place: OwnedSemaphorePermit,
     _of_share: Option<OwnedSemaphorePermit>,
     turns: Arc<Semaphore>,
@@ -122,21 +122,21 @@ impl Reads {
     ///
     /// # Errors
     /// `busy`.
-    pub(crate) fn enter(&self) -> Result<Place, Problem> {
+    pub(crate) fn enter(&self) -> Result<ReadPermit, Problem> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| busy())?;
-        Ok(Place { _place: place, _of_share: None, turns: Arc::clone(&self.turns), own_turns: None })
+        Ok(ReadPermit { _place: place, _of_share: None, turns: Arc::clone(&self.turns), own_turns: None })
     }
 
     /// The same, of the caller's share.
     ///
     /// # Errors
     /// `busy`.
-    pub(crate) fn enter_as(&self, whose: &SenderKey) -> Result<Place, Problem> {
+    pub(crate) fn enter_as(&self, whose: &SenderKey) -> Result<ReadPermit, Problem> {
         let share = self.shares.as_ref().map(|shares| shares.of(whose).try_take(1).ok_or_else(busy));
         let of_share = share.transpose()?;
         let is_token = matches!(whose, SenderKey::Token(_));
         let own_turns = self.shares_of_turns.as_ref().filter(|_| is_token).map(|shares| shares.of(whose));
-        Ok(Place { _of_share: of_share, own_turns, ..self.enter()? })
+        Ok(ReadPermit { _of_share: of_share, own_turns, ..self.enter()? })
     }
 
     /// How many may run or wait.
@@ -150,7 +150,7 @@ impl Reads {
     }
 }
 
-impl Place {
+impl ReadPermit {
     /// Runs `read` in its turn.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use csv::{Terminator, Writer, WriterBuilder};
 use serde_json::value::RawValue;
 
 /// An item that can be a row.
-pub(crate) trait Row {
+pub(crate) trait CsvRow {
     /// The names in the first line.
     const COLUMNS: &'static [&'static str];
 
@@ -19,21 +19,21 @@ pub(crate) trait Row {
 
 /// Rows in memory.
 #[derive(Debug)]
-pub(crate) struct Table(Writer<Vec<u8>>);
+pub(crate) struct CsvTable(Writer<Vec<u8>>);
 
-impl Table {
+impl CsvTable {
     /// No rows.
     pub(crate) fn new() -> Self {
         Self(WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new()))
     }
 
     /// The line of names.
-    pub(crate) fn names<R: Row>(&mut self) {
+    pub(crate) fn names<R: CsvRow>(&mut self) {
         self.0.write_record(R::COLUMNS).expect(IN_MEMORY);
     }
 
     /// One more row.
-    pub(crate) fn add(&mut self, row: &impl Row) {
+    pub(crate) fn add(&mut self, row: &impl CsvRow) {
         row.write(&mut Cells(&mut self.0));
         self.0.write_record(None::<&[u8]>).expect(IN_MEMORY);
     }
@@ -82,7 +82,7 @@ mod tests {
 
     struct NamedNumber(&'static str, Option<u8>);
 
-    impl Row for NamedNumber {
+    impl CsvRow for NamedNumber {
         const COLUMNS: &'static [&'static str] = &["name", "number"];
 
         fn write(&self, cells: &mut Cells) {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn cells_are_quoted_where_they_have_to_be() {
-        let mut table = Table::new();
+        let mut table = CsvTable::new();
         table.names::<NamedNumber>();
         for row in [NamedNumber("plain", Some(1)), NamedNumber("a, \"b\"\nc", None), NamedNumber("", Some(2))]
         {

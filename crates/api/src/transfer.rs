@@ -21,7 +21,7 @@ use net::transfer::{
 };
 
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::shape::TransferredShape;
 
 /// Whether a body is messages as copies send them.
@@ -55,7 +55,7 @@ pub(crate) async fn append(
     let terms = AppendTerms { run, is_durable, ..AppendTerms::default() };
     let appended = api.streams().append_transfer(stream, messages, terms, expected.as_deref()).await?;
     let TransferAppended { appended, duplicates, identity } = appended;
-    let mut response = Answer::ok(&TransferredShape { appended, duplicates }).into_response();
+    let mut response = ApiAnswer::ok(&TransferredShape { appended, duplicates }).into_response();
     name(&mut response, &identity);
     Ok(response)
 }

@@ -41,7 +41,7 @@ use std::time::Duration;
 use base::DeviceIdAlphabet;
 use engine::notices::NoticeSettings;
 use engine::{CampaignSettings, CommandSettings, OperationSettings};
-use gateway::amqp::{AmqpUrl, QueueName};
+use gateway::amqp::{AmqpQueueName, AmqpUrl};
 use gateway::decode::kinds::KindForms;
 
 pub(crate) use auth::Auth;
@@ -188,7 +188,7 @@ pub(crate) struct Amqp {
     /// The RabbitMQ server; `None` when this way in is off.
     pub url: Option<AmqpUrl>,
     /// The queue that is consumed.
-    pub queue: QueueName,
+    pub queue: AmqpQueueName,
     /// Messages that RabbitMQ may send ahead of their acknowledgement.
     pub prefetch: NonZeroU16,
 }

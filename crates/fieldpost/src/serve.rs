@@ -350,8 +350,8 @@ fn engine_settings(
     }
 }
 
-fn notify_settings(settings: &Settings, shares: &OpenFileShares) -> notify::Settings {
-    notify::Settings {
+fn notify_settings(settings: &Settings, shares: &OpenFileShares) -> notify::WebhookSettings {
+    notify::WebhookSettings {
         timeout: settings.notify.timeout,
         per_client_in_flight: settings.notify.per_client_in_flight,
         in_flight: shares.webhooks,

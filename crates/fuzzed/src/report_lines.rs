@@ -5,7 +5,7 @@
 //! decoding's code.
 
 use base::limits::{NDJSON_LINE_BYTES_MAX, REJECTIONS_LISTED_MAX};
-use gateway::decode::{self, Rules};
+use gateway::decode::{self, DecodeRules};
 
 use crate::pieces;
 use crate::server::{BEGIN, FuzzedServer, with_server};
@@ -38,7 +38,7 @@ pub(crate) fn lines_of(data: &[u8]) -> Vec<(u64, &[u8])> {
 }
 
 fn check_codes(lines: &[(u64, &[u8])], listed: &[(u64, String)], rejected: u64) {
-    let rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, wall: BEGIN };
+    let rules = DecodeRules { device_ids: base::DeviceIdForm::DEFAULT, wall: BEGIN };
     for (number, line) in lines {
         let told = listed.iter().find(|(listed, _)| listed == number).map(|(_, code)| code.as_str());
         let expect = match decode::object(line, None, rules) {

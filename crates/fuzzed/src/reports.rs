@@ -12,12 +12,12 @@ use base::{DeviceId, EntityId, Problem, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::{Report, ReportContent};
 use gateway::decode::canonical::{self, VALUE_DEPTH_MAX};
-use gateway::decode::{self, Rules};
+use gateway::decode::{self, DecodeRules};
 use serde_json::Value as Json;
 
 use crate::server::{BEGIN, check_detail};
 
-const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, wall: BEGIN };
+const RULES: DecodeRules = DecodeRules { device_ids: base::DeviceIdForm::DEFAULT, wall: BEGIN };
 
 /// Topics that every payload comes on.
 const TOPICS: [&str; 5] = [

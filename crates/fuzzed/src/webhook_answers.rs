@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use notify::connection::{AnswerStart, Connection};
+use notify::connection::{AnswerStart, ReceiverConnection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::runtime::{Builder, Runtime};
 
@@ -47,7 +47,7 @@ async fn post(pieces: &[&[u8]]) -> Option<u16> {
         }
     };
     let posting = async {
-        let mut connection = Connection::new(Box::new(near));
+        let mut connection = ReceiverConnection::new(Box::new(near));
         let response = connection.post(REQUEST[0], REQUEST[1]).await.ok()?;
         // It ends, in whatever way.
         let _finished = connection.finish(&response, &mut AnswerStart::of(64, false)).await;
@@ -71,7 +71,7 @@ async fn post_twice(answer: &[u8]) {
         }
     };
     let posting = async {
-        let mut connection = Connection::new(Box::new(near));
+        let mut connection = ReceiverConnection::new(Box::new(near));
         let Ok(response) = connection.post(REQUEST[0], REQUEST[1]).await else { return };
         if connection.finish(&response, &mut AnswerStart::of(64, false)).await.is_ok()
             && connection.is_usable().await

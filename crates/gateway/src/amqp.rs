@@ -30,20 +30,20 @@ pub use url::{AmqpUrl, BadAmqpUrl};
 
 /// What is consumed, and from where.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct AmqpSource {
     /// The RabbitMQ server.
     pub url: AmqpUrl,
     /// The queue: it is declared passively, and made (durable) only if it is not there.
-    pub queue: QueueName,
+    pub queue: AmqpQueueName,
     /// How many messages RabbitMQ may send ahead of their acknowledgement.
     pub prefetch: NonZeroU16,
 }
 
-/// The name of a queue: 1 to [`QueueName::BYTES_MAX`] bytes.
+/// The name of a queue: 1 to [`AmqpQueueName::BYTES_MAX`] bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueName(String);
+pub struct AmqpQueueName(String);
 
-impl QueueName {
+impl AmqpQueueName {
     /// The longest name that the protocol carries.
     pub const BYTES_MAX: usize = 255;
 

@@ -35,7 +35,7 @@ pub const SENSORS: &str = "sensors";
 
 /// What decoding depends on besides the bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct DecodeRules {
     /// The ids that devices may be registered with now. Those of devices that are registered may
     /// have another form, which the engine knows; here it is only told what would be right.
     pub device_ids: DeviceIdForm,
@@ -43,7 +43,7 @@ pub struct Rules {
     pub wall: Timestamp,
 }
 
-impl Rules {
+impl DecodeRules {
     /// The rules of an engine at this moment.
     #[must_use]
     pub fn of(engine: &engine::Engine) -> Self {
@@ -68,8 +68,8 @@ impl Rules {
 ///
 /// # Errors
 /// When it cannot be said which device it is from.
-pub fn object(bytes: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Problem> {
-    let fields = envelope::Fields::read(text_of(bytes)?)?;
+pub fn object(bytes: &[u8], id: Option<&str>, rules: DecodeRules) -> Result<Report, Problem> {
+    let fields = envelope::EnvelopeFields::read(text_of(bytes)?)?;
     let device = fields.device(rules)?;
     let (kind, message) = match fields.kind() {
         Ok(kind) => (kind, fields.message(id, rules)),
@@ -92,7 +92,7 @@ pub(crate) fn is_followed(bytes: &[u8]) -> bool {
 /// # Errors
 /// When it cannot be said which device it is from: an unknown topic, or an id that no device can
 /// have.
-pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: Rules) -> Result<Report, Problem> {
+pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: DecodeRules) -> Result<Report, Problem> {
     publish_as(topic::parse(topic), topic, (payload, id, rules), answer::answer)
 }
 
@@ -100,7 +100,7 @@ pub fn publish(topic: &str, payload: &[u8], id: Option<&str>, rules: Rules) -> R
 fn publish_as(
     meaning: Topic<'_>,
     topic: &str,
-    (payload, id, rules): (&[u8], Option<&str>, Rules),
+    (payload, id, rules): (&[u8], Option<&str>, DecodeRules),
     answer: impl FnOnce(&str) -> Result<ReportContent, Problem>,
 ) -> Result<Report, Problem> {
     let (kind, device, message) = match meaning {
@@ -146,10 +146,10 @@ fn of_command(
 }
 
 /// A JSON object that has `data` is an envelope; any other JSON is the value itself.
-fn state(payload: &[u8], id: Option<&str>, rules: Rules) -> Result<ReportMessage, Problem> {
+fn state(payload: &[u8], id: Option<&str>, rules: DecodeRules) -> Result<ReportMessage, Problem> {
     let text = text_of(payload)?;
     if envelope::is_object(text) {
-        let fields = envelope::Fields::read(text)?;
+        let fields = envelope::EnvelopeFields::read(text)?;
         if fields.has_data() {
             return fields.message(id, rules);
         }

@@ -29,7 +29,7 @@ use prometheus_client::registry::Registry;
 
 use self::refusals::{HttpSender, Refusals};
 use crate::decode::kinds::KindForms;
-use crate::decode::{self, Rules};
+use crate::decode::{self, DecodeRules};
 use crate::metrics::ReportMetrics;
 
 mod ack;
@@ -192,12 +192,12 @@ async fn take_one(
     shared: &HttpShared,
     sender: &HttpSender,
     body: Body,
-) -> Result<answer::Tally, RequestRefused> {
+) -> Result<answer::BodyOutcome, RequestRefused> {
     let WholeBody { bytes, held: _held } = body::whole(body, &shared.memory, &sender.key).await?;
     shared.metrics.received_bytes.inc_by(bytes.len() as u64);
     let mut slice = Slice::new();
     let received = Received { payload: &bytes, topic: None };
-    let decoded = decode::object(&bytes, None, Rules::of(&shared.engine));
+    let decoded = decode::object(&bytes, None, DecodeRules::of(&shared.engine));
     let decoded = decoded.map_err(|problem| with_content_type(problem, &bytes));
     let device = decoded.as_ref().ok().map(|report| report.device.clone());
     match decoded {
@@ -210,7 +210,7 @@ async fn take_one(
         return Err(RequestRefused::Report(rejection.problem));
     }
     shared.metrics.reports.accepted(accepted.into());
-    let mut tally = answer::Tally::default();
+    let mut tally = answer::BodyOutcome::default();
     tally.accept(accepted.into());
     Ok(tally)
 }

@@ -55,7 +55,7 @@ use crate::decode::kinds::KindForms;
 
 /// The version that a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum ProtocolVersion {
     V311,
     V5,
 }
@@ -67,13 +67,13 @@ struct MqttShared {
     intake: engine::Intake,
     limits: MqttLimits,
     metrics: metrics::MqttMetrics,
-    sessions: Arc<sessions::Sessions>,
+    sessions: Arc<sessions::MqttSessions>,
     absent: offline_session::Room,
     held: receive_budget::ReceiveBudget,
     begun: receive_budget::ReceiveBudget,
     labels: Arc<labels::Labels>,
     /// Shows subscribers what is accepted, while the listener runs.
-    mirror: Option<Arc<mirror::Mirror>>,
+    mirror: Option<Arc<mirror::ReportMirror>>,
     /// Brings commands to sessions, while the listener runs.
     commands: Option<Arc<downlink::CommandRoutes>>,
     /// The kinds with topics or messages of their own.
@@ -113,7 +113,7 @@ impl MqttShared {
     }
 
     /// What is known of labels, with what was just answered.
-    fn known<'a>(&'a self, answers: &'a [(base::DeviceId, bool)]) -> rights::Known<'a> {
-        rights::Known { labels: &self.labels, kinds: &self.kinds, answers }
+    fn known<'a>(&'a self, answers: &'a [(base::DeviceId, bool)]) -> rights::KnownLabels<'a> {
+        rights::KnownLabels { labels: &self.labels, kinds: &self.kinds, answers }
     }
 }

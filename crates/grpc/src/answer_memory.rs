@@ -3,13 +3,13 @@
 //! Whoever asks for much and takes nothing has its share of the memory, and not more.
 
 use base::Problem;
-use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation};
+use net::memory_budget::{MemoryBudget, MemoryPart, MemoryReservation, Purpose};
 use net::shares::SenderKey;
 use prometheus_client::metrics::gauge::Gauge;
 use prost::Message;
 use tonic::Response;
 
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::page_answer::PageMemory;
 
 /// An answer up to this needs no memory of the budget, in bytes.
@@ -25,17 +25,17 @@ pub(crate) struct AnswerMemory {
 }
 
 impl AnswerMemory {
-    pub(crate) fn new(memory: &MemoryBudget, metrics: &Metrics) -> Self {
+    pub(crate) fn new(memory: &MemoryBudget, metrics: &CallMetrics) -> Self {
         Self { memory: memory.part(Purpose::Answers), held: metrics.answer_held_bytes.clone() }
     }
 
     /// So much for a sender, if that is there.
-    pub(crate) fn try_take(&self, sender: &SenderKey, bytes: usize) -> Option<Reservation> {
+    pub(crate) fn try_take(&self, sender: &SenderKey, bytes: usize) -> Option<MemoryReservation> {
         Some(self.memory.try_take(sender, bytes)?.counted_by(&self.held))
     }
 
     /// So much for a sender, once that is there.
-    pub(crate) async fn take(&self, sender: &SenderKey, bytes: usize) -> Reservation {
+    pub(crate) async fn take(&self, sender: &SenderKey, bytes: usize) -> MemoryReservation {
         self.memory.take(sender, bytes).await.counted_by(&self.held)
     }
 
@@ -72,7 +72,7 @@ impl AnswerMemory {
     }
 }
 
-fn with<T>(memory: Reservation, answer: T) -> Response<T> {
+fn with<T>(memory: MemoryReservation, answer: T) -> Response<T> {
     let mut response = Response::new(answer);
     response.extensions_mut().insert(PageMemory::new(memory));
     response
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_can_be_asked_for_again_is_refused_without_memory_and_what_was_carried_out_is_told() {
-        let metrics = Metrics::default();
+        let metrics = CallMetrics::default();
         let memory = AnswerMemory::new(&MemoryBudget::default(), &metrics);
         let own = SenderKey::Token("a".into());
         let is_counted =

@@ -14,7 +14,7 @@ use base::locks::locked;
 use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::pace::{PaceWatch, TAKING};
 use tonic::Status;
 
@@ -31,7 +31,7 @@ struct StreamInFlight {
     /// Whether others lack the memory that answers of this stream take.
     is_scarce: Box<dyn Fn() -> bool + Send + Sync>,
     /// Of answers that are not written for the wire yet.
-    given: Mutex<Vec<Reservation>>,
+    given: Mutex<Vec<MemoryReservation>>,
     /// Bytes that were sent since somebody looked, or count as sent.
     taken: AtomicUsize,
     /// Bytes that are written for the wire and not sent.
@@ -50,7 +50,7 @@ impl AnswersInFlight {
     }
 
     /// An answer with this memory is given to be written.
-    pub(crate) fn give(&self, held: Reservation) {
+    pub(crate) fn give(&self, held: MemoryReservation) {
         locked(&self.0.given).push(held);
     }
 
@@ -61,7 +61,7 @@ impl AnswersInFlight {
         response
     }
 
-    fn take(&self) -> Vec<Reservation> {
+    fn take(&self) -> Vec<MemoryReservation> {
         std::mem::take(&mut *locked(&self.0.given))
     }
 }
@@ -81,7 +81,7 @@ struct SendingAnswers<B> {
     answers: AnswersInFlight,
     /// Of the frame that was written last.
     rest: Bytes,
-    held: Option<Arc<[Reservation]>>,
+    held: Option<Arc<[MemoryReservation]>>,
 }
 
 impl<B: Body<Data = Bytes, Error = Status> + Unpin> Body for SendingAnswers<B> {
@@ -124,7 +124,7 @@ impl<B: Body<Data = Bytes, Error = Status> + Unpin> Body for SendingAnswers<B> {
 struct AnswerPiece {
     bytes: Bytes,
     answers: AnswersInFlight,
-    _held: Option<Arc<[Reservation]>>,
+    _held: Option<Arc<[MemoryReservation]>>,
 }
 
 impl AsRef<[u8]> for AnswerPiece {
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
     use crate::answer_memory::AnswerMemory;
-    use crate::metrics::Metrics;
+    use crate::metrics::CallMetrics;
     use crate::sent_ahead::SentAhead;
     use crate::store_reads::StoreReads;
 
@@ -192,15 +192,15 @@ mod tests {
     }
 
     /// A stream of jobs.
-    fn jobs() -> (AnswersInFlight, AnswerMemory, Metrics) {
-        let metrics = Metrics::default();
+    fn jobs() -> (AnswersInFlight, AnswerMemory, CallMetrics) {
+        let metrics = CallMetrics::default();
         let memory = AnswerMemory::new(&MemoryBudget::default(), &metrics);
         let of_stream = memory.clone();
         (AnswersInFlight::new(move || of_stream.is_scarce(&SenderKey::Unknown)), memory, metrics)
     }
 
     /// A stream that has given out one frame, with this memory for it.
-    fn sending(answers: &AnswersInFlight, held: Reservation) -> SendingAnswers<MadeFrames> {
+    fn sending(answers: &AnswersInFlight, held: MemoryReservation) -> SendingAnswers<MadeFrames> {
         answers.give(held);
         sending_without_memory(answers)
     }
@@ -211,7 +211,7 @@ mod tests {
         SendingAnswers { body, answers: answers.clone(), rest: Bytes::new(), held: None }
     }
 
-    fn taken(memory: &AnswerMemory) -> Reservation {
+    fn taken(memory: &AnswerMemory) -> MemoryReservation {
         memory.try_take(&SenderKey::Unknown, FRAME_BYTES).expect("there is memory")
     }
 
@@ -287,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_that_is_not_taken_is_in_the_way_of_those_who_wait_for_its_memory() {
         pause();
-        let reads = StoreReads::new(&MemoryBudget::default(), &Metrics::default());
+        let reads = StoreReads::new(&MemoryBudget::default(), &CallMetrics::default());
         let (own, of_stream) = (SenderKey::Token("a".into()), reads.clone());
         let sender = own.clone();
         let pages = AnswersInFlight::new(move || of_stream.is_memory_wanted(&sender));

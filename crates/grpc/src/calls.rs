@@ -19,7 +19,7 @@ use tonic::body::Body as Answer;
 use tonic::{Code, Status};
 
 use crate::changes::{self, ChangedObject};
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::page_answer::{PageMemory, SendingPage};
 use crate::receiving::Sends;
 use crate::status::{CODE, coded, status};
@@ -147,9 +147,9 @@ impl Method {
 }
 
 /// A call under way. Dropped before it ended, it counts as cancelled.
-pub(crate) struct Call {
+pub(crate) struct OngoingCall {
     method: Method,
-    metrics: Metrics,
+    metrics: CallMetrics,
     began: Instant,
     ended: bool,
     peer: SocketAddr,
@@ -166,8 +166,8 @@ pub(crate) struct WatchPlace {
     pub(crate) _counted: Counted,
 }
 
-impl Call {
-    pub(crate) fn begins(method: Method, peer: SocketAddr, metrics: &Metrics) -> Self {
+impl OngoingCall {
+    pub(crate) fn begins(method: Method, peer: SocketAddr, metrics: &CallMetrics) -> Self {
         Self {
             method,
             metrics: metrics.clone(),
@@ -239,7 +239,7 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for OngoingCall {
     fn drop(&mut self) {
         self.ends(Code::Cancelled);
     }
@@ -248,7 +248,7 @@ impl Drop for Call {
 /// The body of an answer, which ends its call.
 pub(crate) struct Answering {
     body: Answer,
-    call: Call,
+    call: OngoingCall,
     hand_over: Option<SharedHandOver>,
     page: Option<SendingPage>,
 }

@@ -19,7 +19,7 @@ use crate::commands::kept_answer::{keep, kept};
 use crate::proto::{self, commands_server};
 use crate::receiving::give_back;
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 use crate::time::read_wait;
 
@@ -34,14 +34,14 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// The calls about commands.
 pub(crate) struct CommandsService {
     engine: Engine,
-    stop: Stop,
+    stop: StopSignal,
     reads: StoreReads,
     /// Of callers that wait for the ends of commands, for each token.
     waits: WaitShares,
 }
 
 impl CommandsService {
-    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop) -> Self {
+    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: StopSignal) -> Self {
         let waits = WaitShares::new(COMMAND_WAITS_SHARE, "the ends of commands");
         Self { engine: engine.clone(), reads, stop, waits }
     }

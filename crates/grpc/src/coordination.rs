@@ -14,17 +14,17 @@ use engine::records::{self, WorkState};
 use engine::{Coordination, Engine, Queues};
 use futures_util::{Stream, stream};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
-use net::shares::Pool;
+use net::shares::SharedPool;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::{caller_and_message, caller_sender_and_message, peer};
 use crate::changes::into_change;
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::{self, coordination_server};
 use crate::receiving::{CallMessages, give_back};
 use crate::sent_ahead::SentAhead;
 use crate::status::{into_response, status};
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 use calls::{CoordinationCalls, may, missing};
 use pipeline::Pipeline;
@@ -43,26 +43,26 @@ pub(crate) struct CoordinationService {
     queues: Queues,
     shared: Coordination,
     reads: StoreReads,
-    pipelines: Arc<Pool>,
+    pipelines: Arc<SharedPool>,
     /// For messages of pipelines whose calls have not all begun.
     memory: MemoryPart,
-    stop: Stop,
-    metrics: Metrics,
+    stop: StopSignal,
+    metrics: CallMetrics,
 }
 
 impl CoordinationService {
     pub(crate) fn new(
         engine: &Engine,
         (reads, memory): (StoreReads, &MemoryBudget),
-        stop: Stop,
-        metrics: &Metrics,
+        stop: StopSignal,
+        metrics: &CallMetrics,
     ) -> Self {
         Self {
             calls: CoordinationCalls::new(engine),
             queues: engine.queues(),
             shared: engine.coordination(),
             reads,
-            pipelines: Arc::new(Pool::new(PIPELINES_MAX, PIPELINES_OF_SENDER_MAX)),
+            pipelines: Arc::new(SharedPool::new(PIPELINES_MAX, PIPELINES_OF_SENDER_MAX)),
             memory: memory.part(Purpose::Lines),
             stop,
             metrics: metrics.clone(),

@@ -15,7 +15,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
 use crate::calls;
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::watches::Replaced;
 
 /// How often whoever watches is looked for.
@@ -23,13 +23,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Knows whether the server serves.
 #[derive(Clone)]
-pub(crate) struct Health {
+pub(crate) struct HealthService {
     engine: Engine,
-    stop: Stop,
+    stop: StopSignal,
 }
 
-impl Health {
-    pub(crate) fn new(engine: &Engine, stop: Stop) -> Self {
+impl HealthService {
+    pub(crate) fn new(engine: &Engine, stop: StopSignal) -> Self {
         Self { engine: engine.clone(), stop }
     }
 
@@ -88,7 +88,7 @@ fn answer(status: ServingStatus) -> HealthCheckResponse {
 }
 
 #[tonic::async_trait]
-impl health_server::Health for Health {
+impl health_server::Health for HealthService {
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,

@@ -15,25 +15,30 @@ use crate::answer_memory::AnswerMemory;
 use crate::callers::{caller_and_message, caller_sender_and_message};
 use crate::calls::SharedHandOver;
 use crate::coordination::control_shown;
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
 use crate::receiving::{CallMessages, give_back};
 use crate::status::{into_response, status};
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::time::{moment, read_span, read_wait};
 use crate::{asked, publish, shape, work};
 
 /// The calls about jobs.
-pub(crate) struct Jobs {
+pub(crate) struct JobsService {
     queues: Queues,
     clock: Arc<dyn Clock>,
     answers: AnswerMemory,
-    stop: Stop,
-    metrics: Metrics,
+    stop: StopSignal,
+    metrics: CallMetrics,
 }
 
-impl Jobs {
-    pub(crate) fn new(engine: &Engine, answers: AnswerMemory, stop: Stop, metrics: &Metrics) -> Self {
+impl JobsService {
+    pub(crate) fn new(
+        engine: &Engine,
+        answers: AnswerMemory,
+        stop: StopSignal,
+        metrics: &CallMetrics,
+    ) -> Self {
         let (queues, clock) = (engine.queues(), Arc::clone(engine.clock()));
         Self { queues, clock, answers, stop, metrics: metrics.clone() }
     }
@@ -185,13 +190,13 @@ async fn changed(control: &mut Option<FollowedControl>) {
 }
 
 #[tonic::async_trait]
-impl jobs_server::Jobs for Jobs {
+impl jobs_server::Jobs for JobsService {
     async fn publish(
         &self,
         request: Request<proto::PublishRequest>,
     ) -> Result<Response<proto::PublishResponse>, Status> {
         let (caller, request) = caller_and_message(request)?;
-        into_response(Jobs::publish(self, &caller, request).await)
+        into_response(JobsService::publish(self, &caller, request).await)
     }
 
     async fn consume(
@@ -200,7 +205,7 @@ impl jobs_server::Jobs for Jobs {
     ) -> Result<Response<proto::ConsumeResponse>, Status> {
         let (caller, sender, request) = caller_sender_and_message(request)?;
         let (answer, hand_over) =
-            Jobs::consume(self, &caller, request).await.map_err(|problem| status(&problem))?;
+            JobsService::consume(self, &caller, request).await.map_err(|problem| status(&problem))?;
         // Where there is no memory for it, its jobs go back.
         let mut response = self.answers.answer(&sender, answer).map_err(|problem| status(&problem))?;
         // The jobs are their consumer's once the connection has taken the answer.
@@ -210,7 +215,7 @@ impl jobs_server::Jobs for Jobs {
 
     async fn ack(&self, request: Request<proto::AckRequest>) -> Result<Response<proto::AckResponse>, Status> {
         let (caller, sender, request) = caller_sender_and_message(request)?;
-        let acked = Jobs::ack(self, &caller, request).await.map_err(|problem| status(&problem))?;
+        let acked = JobsService::ack(self, &caller, request).await.map_err(|problem| status(&problem))?;
         Ok(self.answers.told(&sender, acked))
     }
 
@@ -219,7 +224,7 @@ impl jobs_server::Jobs for Jobs {
         request: Request<proto::ExtendRequest>,
     ) -> Result<Response<proto::ExtendResponse>, Status> {
         let (caller, request) = caller_and_message(request)?;
-        into_response(Jobs::extend(self, &caller, request).await)
+        into_response(JobsService::extend(self, &caller, request).await)
     }
 
     async fn release(
@@ -227,12 +232,12 @@ impl jobs_server::Jobs for Jobs {
         request: Request<proto::ReleaseRequest>,
     ) -> Result<Response<proto::ReleaseResponse>, Status> {
         let (caller, request) = caller_and_message(request)?;
-        into_response(Jobs::release(self, &caller, request).await)
+        into_response(JobsService::release(self, &caller, request).await)
     }
 
     async fn get(&self, request: Request<proto::GetRequest>) -> Result<Response<proto::GetResponse>, Status> {
         let (caller, sender, request) = caller_sender_and_message(request)?;
-        let got = Jobs::get(self, &caller, request).await;
+        let got = JobsService::get(self, &caller, request).await;
         got.and_then(|job| self.answers.answer(&sender, job)).map_err(|problem| status(&problem))
     }
 
@@ -241,7 +246,7 @@ impl jobs_server::Jobs for Jobs {
         request: Request<proto::CancelRequest>,
     ) -> Result<Response<proto::CancelResponse>, Status> {
         let (caller, request) = caller_and_message(request)?;
-        into_response(Jobs::cancel(self, &caller, request).await)
+        into_response(JobsService::cancel(self, &caller, request).await)
     }
 
     type WorkStream = work::WorkAnswers;

@@ -11,16 +11,16 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tonic::Code;
 
-use crate::refusal_log::RefusalLog;
+use crate::refusal_log::CallRefusalLog;
 
 /// Upper ends of the buckets, in seconds; those of the HTTP API.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 /// Calls, streams and what they carry.
 #[derive(Clone, Debug)]
-pub(crate) struct Metrics {
-    calls: Family<Ended, Counter>,
-    duration: Family<Called, Histogram>,
+pub(crate) struct CallMetrics {
+    calls: Family<CallEndLabels, Counter>,
+    duration: Family<MethodLabels, Histogram>,
     pub(crate) work_streams: Gauge,
     pub(crate) work_jobs: Counter,
     pub(crate) work_acks: Counter,
@@ -38,27 +38,27 @@ pub(crate) struct Metrics {
     pub(crate) page_held_bytes: Gauge,
     pub(crate) answer_held_bytes: Gauge,
     pub(crate) slow_readers: Counter,
-    pub(crate) refusals: RefusalLog,
-    reports: Family<Taken, Counter>,
+    pub(crate) refusals: CallRefusalLog,
+    reports: Family<ReportResultLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct CallEndLabels {
     method: &'static str,
     code: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Called {
+struct MethodLabels {
     method: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Taken {
+struct ReportResultLabels {
     result: &'static str,
 }
 
-impl Default for Metrics {
+impl Default for CallMetrics {
     fn default() -> Self {
         Self {
             calls: Family::default(),
@@ -78,13 +78,13 @@ impl Default for Metrics {
             page_held_bytes: Gauge::default(),
             answer_held_bytes: Gauge::default(),
             slow_readers: Counter::default(),
-            refusals: RefusalLog::default(),
+            refusals: CallRefusalLog::default(),
             reports: Family::default(),
         }
     }
 }
 
-impl Metrics {
+impl CallMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let help = "Calls that ended, by method and status code";
         registry.register("fieldpost_grpc_calls", help, self.calls.clone());
@@ -135,15 +135,15 @@ impl Metrics {
     }
 
     pub(crate) fn ended(&self, method: &'static str, code: Code) {
-        self.calls.get_or_create(&Ended { method, code: name(code) }).inc();
+        self.calls.get_or_create(&CallEndLabels { method, code: name(code) }).inc();
     }
 
     pub(crate) fn took(&self, method: &'static str, took: Duration) {
-        self.duration.get_or_create(&Called { method }).observe(took.as_secs_f64());
+        self.duration.get_or_create(&MethodLabels { method }).observe(took.as_secs_f64());
     }
 
     pub(crate) fn reports(&self, result: &'static str, count: u64) {
-        self.reports.get_or_create(&Taken { result }).inc_by(count);
+        self.reports.get_or_create(&ReportResultLabels { result }).inc_by(count);
     }
 }
 

@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use futures_util::task::AtomicWaker;
 use http_body::{Body, Frame};
 use hyper::rt::Executor;
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::pace::{PaceWatch, TAKING};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::oneshot;
@@ -49,10 +49,10 @@ pub(crate) fn watch_call(is_too_slow: impl Future<Output = bool> + Send + 'stati
 
 /// The memory of a page, beside its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct PageMemory(Arc<Reservation>);
+pub(crate) struct PageMemory(Arc<MemoryReservation>);
 
 impl PageMemory {
-    pub(crate) fn new(memory: Reservation) -> Self {
+    pub(crate) fn new(memory: MemoryReservation) -> Self {
         Self(Arc::new(memory))
     }
 }
@@ -60,7 +60,7 @@ impl PageMemory {
 /// A page that is on its way, as long as anything of it is there.
 #[derive(Debug)]
 struct PageInFlight {
-    memory: Arc<Reservation>,
+    memory: Arc<MemoryReservation>,
     /// Bytes that were sent since somebody looked.
     taken: AtomicUsize,
     /// Pieces that the connection has not sent.

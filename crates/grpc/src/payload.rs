@@ -58,7 +58,7 @@ fn compact(json: &str) -> String {
 }
 
 /// A payload in the protocol's two fields.
-pub(crate) enum Carried {
+pub(crate) enum WirePayload {
     /// `json`
     Json(Bytes),
     /// `data`
@@ -66,14 +66,14 @@ pub(crate) enum Carried {
 }
 
 /// The payload as it is sent.
-pub(crate) fn carried(payload: Payload) -> Carried {
+pub(crate) fn carried(payload: Payload) -> WirePayload {
     match payload {
-        Payload::Json(text) => Carried::Json(if text.len() < SHARED_BYTES_MIN {
+        Payload::Json(text) => WirePayload::Json(if text.len() < SHARED_BYTES_MIN {
             Bytes::copy_from_slice(text.as_bytes())
         } else {
             Bytes::from_owner(Arc::<[u8]>::from(text))
         }),
-        Payload::Bytes(data) => Carried::Data(if data.len() < SHARED_BYTES_MIN {
+        Payload::Bytes(data) => WirePayload::Data(if data.len() < SHARED_BYTES_MIN {
             Bytes::copy_from_slice(&data)
         } else {
             Bytes::from_owner(data)
@@ -109,12 +109,12 @@ mod tests {
     fn a_payload_is_sent_as_it_was_read() {
         for size in [0, 10, SHARED_BYTES_MIN] {
             let data = vec![b' '; size];
-            let Carried::Data(sent) = carried(read_data(&data).expect("read")) else {
+            let WirePayload::Data(sent) = carried(read_data(&data).expect("read")) else {
                 panic!("data stays data")
             };
             assert_eq!(sent, data);
             let text = serde_json::to_string(&String::from_utf8(data).expect("blanks")).expect("JSON");
-            let Carried::Json(sent) = carried(read_json(text.as_bytes()).expect("read")) else {
+            let WirePayload::Json(sent) = carried(read_json(text.as_bytes()).expect("read")) else {
                 panic!("JSON stays JSON")
             };
             assert_eq!(sent, text);

@@ -20,7 +20,7 @@ use base::answers::TakenFrom;
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
 use http_body::{Body, Frame};
-use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, SENDER_BYTES};
+use net::memory_budget::{MemoryBudget, MemoryPart, MemoryReservation, Purpose, SENDER_BYTES};
 use net::metrics::Counted;
 use net::pace::{BYTES_PER_SECOND_MIN, PaceWatch, RECEIVING};
 use net::shares::{SenderKey, Share};
@@ -29,7 +29,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Timeout, timeout};
 use tonic::Status;
 
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::status::status;
 
 pub(crate) use call_memory::{give_back, until_answered};
@@ -54,16 +54,16 @@ const HEAD_BYTES: usize = 5;
 
 /// The memory that messages may have.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct MessagePlaces {
     memory: MemoryPart,
     begun_bytes: Arc<AtomicUsize>,
-    metrics: Metrics,
+    metrics: CallMetrics,
 }
 
 /// The memory that messages of one connection may have.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionPlaces {
-    server: Places,
+    server: MessagePlaces,
     own: Share,
 }
 
@@ -76,8 +76,8 @@ pub(crate) enum Sends {
     Stream,
 }
 
-impl Places {
-    pub(crate) fn new(memory: &MemoryBudget, metrics: &Metrics) -> Self {
+impl MessagePlaces {
+    pub(crate) fn new(memory: &MemoryBudget, metrics: &CallMetrics) -> Self {
         let memory = memory.part(Purpose::Messages);
         Self { memory, begun_bytes: Arc::default(), metrics: metrics.clone() }
     }
@@ -97,7 +97,7 @@ impl ConnectionPlaces {
             sender,
             sends,
             message: Message::default(),
-            begun: Begun {
+            begun: PartialMessage {
                 bytes: 0,
                 all: Arc::clone(&self.server.begun_bytes),
                 gauge: self.server.metrics.begun_bytes.clone(),
@@ -120,11 +120,11 @@ impl ConnectionPlaces {
         let large = bytes > MEDIUM_BYTES_MAX;
         let counted = Counted::new(if large { &metrics.large_messages } else { &metrics.medium_messages });
         let bytes = bytes.min(CONNECTION_BYTES);
-        let place: BoxFuture<'static, Place> = Box::pin(async move {
+        let place: BoxFuture<'static, MessagePlace> = Box::pin(async move {
             let permits = own.take(bytes.div_ceil(UNIT_BYTES) as u32).await;
             let memory = memory.take(&sender, bytes).await;
             let from = PlaceFrom { of_connection: own, of_sender: memory.taken_from().clone() };
-            Place { from, memory, permits, _counted: counted }
+            MessagePlace { from, memory, permits, _counted: counted }
         });
         BodyMemory::Waits(Box::pin(timeout(WAIT_MAX, place)))
     }
@@ -188,13 +188,13 @@ impl Message {
 }
 
 /// What of a message without memory has come, as far as it counts for all of them.
-struct Begun {
+struct PartialMessage {
     bytes: usize,
     all: Arc<AtomicUsize>,
     gauge: Gauge,
 }
 
-impl Begun {
+impl PartialMessage {
     fn becomes(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.bytes, bytes);
         if bytes != before {
@@ -209,7 +209,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for PartialMessage {
     fn drop(&mut self) {
         self.becomes(0);
     }
@@ -220,9 +220,9 @@ enum BodyMemory {
     /// What has begun is small.
     NotNeeded,
     /// It waits for memory.
-    Waits(Pin<Box<Timeout<BoxFuture<'static, Place>>>>),
+    Waits(Pin<Box<Timeout<BoxFuture<'static, MessagePlace>>>>),
     /// It has its memory.
-    Has(Place),
+    Has(MessagePlace),
 }
 
 impl BodyMemory {
@@ -232,9 +232,9 @@ impl BodyMemory {
     }
 }
 
-struct Place {
+struct MessagePlace {
     from: PlaceFrom,
-    memory: Reservation,
+    memory: MemoryReservation,
     permits: OwnedSemaphorePermit,
     _counted: Counted,
 }
@@ -263,7 +263,7 @@ pub(crate) struct Guarded<B> {
     sender: SenderKey,
     sends: Sends,
     message: Message,
-    begun: Begun,
+    begun: PartialMessage,
     body_memory: BodyMemory,
     due: Option<PaceWatch>,
     /// What came in one piece with the end of a large message.

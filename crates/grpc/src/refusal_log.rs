@@ -11,14 +11,14 @@ use tracing::{info, warn};
 
 /// Writes them, some a minute for each address. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RefusalLog {
+pub(crate) struct CallRefusalLog {
     /// By address and code.
     calls: Arc<LogLimit<(IpAddr, Box<str>)>>,
     /// By address and code.
     reports: Arc<LogLimit<(IpAddr, &'static str)>>,
 }
 
-impl RefusalLog {
+impl CallRefusalLog {
     /// A call that its caller may not make; `login` is the name of the token, if it is known.
     pub(crate) fn of_call(&self, method: &'static str, code: &str, login: &str, peer: SocketAddr) {
         if let Some(left_out) = self.calls.take((address::sender(peer.ip()), code.into()), Instant::now()) {

@@ -21,13 +21,13 @@ use serde_json::value::RawValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::{caller_sender_and_message, peer};
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::send_response::Rejection;
 use crate::proto::{self, SendRequest, SendResponse, reports_server};
 use crate::receiving::CallMessages;
 use crate::sent_ahead::{BatchesInFlight, SentAhead};
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::time::read_moment;
 
 /// Reads a report from a line of NDJSON.
@@ -38,8 +38,8 @@ pub(crate) struct Reports {
     intake: Intake,
     memory: MemoryPart,
     read: ReadReport,
-    stop: Stop,
-    metrics: Metrics,
+    stop: StopSignal,
+    metrics: CallMetrics,
 }
 
 impl Reports {
@@ -47,8 +47,8 @@ impl Reports {
         engine: &Engine,
         memory: &MemoryBudget,
         read: ReadReport,
-        stop: Stop,
-        metrics: &Metrics,
+        stop: StopSignal,
+        metrics: &CallMetrics,
     ) -> Self {
         // Silence over gRPC is counted like that over HTTP: both are there as long as the server
         // is.
@@ -93,8 +93,8 @@ struct Sending {
     batches: CallMessages<SendRequest>,
     intake: Intake,
     read: ReadReport,
-    stop: Stop,
-    metrics: Metrics,
+    stop: StopSignal,
+    metrics: CallMetrics,
     sent: BatchesInFlight<SendRequest, Result<Outcome, NotAccepting>>,
     /// No more batches are taken; this is how the stream ends.
     over: Option<Result<(), Status>>,

@@ -11,16 +11,16 @@ use engine::{Engine, Queries, TrackedRollout};
 use futures_util::Stream;
 use net::metrics::Counted;
 use net::problem::quoted;
-use net::shares::{Pool, SenderKey};
+use net::shares::{SenderKey, SharedPool};
 use tonic::{Request, Response, Status};
 
 use crate::callers::{caller, caller_and_message, caller_sender_and_message, peer};
 use crate::changes::into_change;
 use crate::commands::{check_receiver, secret_of};
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::{self, rollouts_server};
 use crate::status::{into_response, status};
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 
 mod list;
@@ -36,14 +36,14 @@ const WATCHES_OF_SENDER_MAX: usize = 64;
 pub(crate) struct RolloutsService {
     engine: Engine,
     reads: StoreReads,
-    stop: Stop,
-    watches: Arc<Pool>,
-    metrics: Metrics,
+    stop: StopSignal,
+    watches: Arc<SharedPool>,
+    metrics: CallMetrics,
 }
 
 impl RolloutsService {
-    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop, metrics: &Metrics) -> Self {
-        let watches = Arc::new(Pool::new(WATCHES_MAX, WATCHES_OF_SENDER_MAX));
+    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: StopSignal, metrics: &CallMetrics) -> Self {
+        let watches = Arc::new(SharedPool::new(WATCHES_MAX, WATCHES_OF_SENDER_MAX));
         Self { engine: engine.clone(), reads, stop, watches, metrics: metrics.clone() }
     }
 

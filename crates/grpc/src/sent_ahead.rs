@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, FutureExt, poll_immediate};
 use futures_util::stream::FuturesOrdered;
 use net::detach::Detaching;
-use net::memory_budget::{MemoryPart, Reservation};
+use net::memory_budget::{MemoryPart, MemoryReservation};
 use net::shares::SenderKey;
 
 use crate::answers_in_flight::AnswersInFlight;
@@ -42,7 +42,7 @@ impl SentAhead {
     }
 
     /// So much, if that is there.
-    pub(crate) fn try_take(&self, bytes: usize) -> Option<Reservation> {
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<MemoryReservation> {
         self.part.try_take(&self.sender, bytes)
     }
 
@@ -50,7 +50,7 @@ impl SentAhead {
     ///
     /// # Errors
     /// 503 `busy`.
-    pub(crate) fn take_or_refuse(&self, bytes: usize) -> Result<Reservation, Problem> {
+    pub(crate) fn take_or_refuse(&self, bytes: usize) -> Result<MemoryReservation, Problem> {
         self.try_take(bytes).ok_or_else(|| {
             self.part.count_refusal();
             Problem::new(503, "busy", "there is no memory for a message of this size; repeat it later")
@@ -58,7 +58,7 @@ impl SentAhead {
     }
 
     /// So much, once that is there. Whoever waits for it holds none of it.
-    pub(crate) async fn take(&self, bytes: usize) -> Reservation {
+    pub(crate) async fn take(&self, bytes: usize) -> MemoryReservation {
         self.part.take(&self.sender, bytes).await
     }
 
@@ -106,7 +106,7 @@ impl<B, O: Send + 'static> BatchesInFlight<B, O> {
 
     /// The batch that waits, once there is memory. Whoever has batches under way does not wait
     /// here: the memory of these may be what others wait for.
-    pub(crate) async fn with_memory(&mut self) -> Option<(B, Reservation)> {
+    pub(crate) async fn with_memory(&mut self) -> Option<(B, MemoryReservation)> {
         let bytes = self.waiting.as_ref()?.1;
         let held = match self.memory.try_take(bytes) {
             Some(held) => held,
@@ -120,7 +120,7 @@ impl<B, O: Send + 'static> BatchesInFlight<B, O> {
     /// before.
     pub(crate) async fn push(
         &mut self,
-        held: Reservation,
+        held: MemoryReservation,
         outcome: impl Future<Output = O> + Send + 'static,
     ) {
         let outcome = Detaching::new(async move {

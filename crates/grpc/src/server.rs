@@ -19,7 +19,7 @@ use net::http::WebAccess;
 use net::listen::{PooledConnection, Protocol};
 use net::memory_budget::MemoryBudget;
 use net::metrics::Counted;
-use net::shares::{Pool, SenderKey};
+use net::shares::{SenderKey, SharedPool};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -31,12 +31,12 @@ use tower_service::Service as _;
 use tracing::debug;
 
 use crate::callers::Peer;
-use crate::calls::{Answering, Call, Method, Service, WatchPlace};
+use crate::calls::{Answering, Method, OngoingCall, Service, WatchPlace};
 use crate::commands::CommandsService;
 use crate::coordination::CoordinationService;
-use crate::health::Health;
-use crate::jobs::Jobs;
-use crate::metrics::Metrics;
+use crate::health::HealthService;
+use crate::jobs::JobsService;
+use crate::metrics::CallMetrics;
 use crate::page_answer::CallTasks;
 use crate::proto::commands_server::CommandsServer;
 use crate::proto::coordination_server::CoordinationServer;
@@ -45,11 +45,11 @@ use crate::proto::reports_server::ReportsServer;
 use crate::proto::rollouts_server::RolloutsServer;
 use crate::proto::streams_server::StreamsServer;
 use crate::proto::tasks_server::TasksServer;
-use crate::receiving::{ConnectionPlaces, Places, until_answered};
+use crate::receiving::{ConnectionPlaces, MessagePlaces, until_answered};
 use crate::reports::{ReadReport, Reports};
 use crate::rollouts::RolloutsService;
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 use crate::streams::StreamsService;
 use crate::tasks::TasksService;
@@ -92,25 +92,25 @@ pub struct Grpc {
     engine: Engine,
     access: Arc<Access>,
     web: Arc<WebAccess>,
-    jobs: JobsServer<Jobs>,
+    jobs: JobsServer<JobsService>,
     reports: ReportsServer<Reports>,
     commands: CommandsServer<CommandsService>,
     rollouts: RolloutsServer<RolloutsService>,
     tasks: TasksServer<TasksService>,
     streams: StreamsServer<StreamsService>,
     coordination: CoordinationServer<CoordinationService>,
-    health: HealthServer<Health>,
-    places: Places,
-    wide_windows: Arc<Pool>,
-    checks: Arc<Pool>,
+    health: HealthServer<HealthService>,
+    places: MessagePlaces,
+    wide_windows: Arc<SharedPool>,
+    checks: Arc<SharedPool>,
     watches: Arc<Watches>,
-    metrics: Metrics,
-    stop: Stop,
+    metrics: CallMetrics,
+    stop: StopSignal,
 }
 
 /// Whose connection it is, and what is left of its share.
 #[derive(Clone)]
-struct Connection {
+struct ConnectionContext {
     peer: SocketAddr,
     places: ConnectionPlaces,
     checks: Arc<Semaphore>,
@@ -122,7 +122,7 @@ base::debug_as_name!(Grpc);
 
 /// The answer of a service. A call that goes on without its caller leaves its line in the log too.
 async fn answered(
-    call: Call,
+    call: OngoingCall,
     answer: impl Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
 ) -> Response<Answering> {
     let answer = async move {
@@ -143,9 +143,9 @@ impl Grpc {
         read_report: ReadReport,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let (metrics, stop) = (Metrics::default(), Stop::new(stop));
+        let (metrics, stop) = (CallMetrics::default(), StopSignal::new(stop));
         let reads = StoreReads::new(memory, &metrics);
-        let jobs = Jobs::new(engine, reads.answers().clone(), stop.clone(), &metrics);
+        let jobs = JobsService::new(engine, reads.answers().clone(), stop.clone(), &metrics);
         let reports = Reports::new(engine, memory, read_report, stop.clone(), &metrics);
         let commands = CommandsService::new(engine, reads.clone(), stop.clone());
         let rollouts = RolloutsService::new(engine, reads.clone(), stop.clone(), &metrics);
@@ -164,11 +164,11 @@ impl Grpc {
             streams: StreamsServer::new(streams).max_decoding_message_size(MESSAGE_BYTES_MAX),
             coordination: CoordinationServer::new(coordination)
                 .max_decoding_message_size(crate::coordination::MESSAGE_BYTES_MAX),
-            health: HealthServer::new(Health::new(engine, stop.clone()))
+            health: HealthServer::new(HealthService::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
-            places: Places::new(memory, &metrics),
-            wide_windows: Arc::new(Pool::new(WIDE_WINDOWS_MAX, WIDE_WINDOWS_OF_SENDER_MAX)),
-            checks: Arc::new(Pool::new(CHECKS_MAX, CHECKS_OF_SENDER_MAX)),
+            places: MessagePlaces::new(memory, &metrics),
+            wide_windows: Arc::new(SharedPool::new(WIDE_WINDOWS_MAX, WIDE_WINDOWS_OF_SENDER_MAX)),
+            checks: Arc::new(SharedPool::new(CHECKS_MAX, CHECKS_OF_SENDER_MAX)),
             watches: Arc::default(),
             metrics,
             stop,
@@ -188,13 +188,17 @@ impl Grpc {
 
     /// Nothing of what a call sends is read before it is known whose call it is and that there is
     /// room for it.
-    async fn answer(mut self, request: Request<Incoming>, connection: Connection) -> Response<Answering> {
+    async fn answer(
+        mut self,
+        request: Request<Incoming>,
+        connection: ConnectionContext,
+    ) -> Response<Answering> {
         let Some(method) = Method::at(request.uri().path()) else {
             let unknown = Method::unknown();
-            return Call::begins(unknown, connection.peer, &self.metrics)
+            return OngoingCall::begins(unknown, connection.peer, &self.metrics)
                 .refused(Status::unimplemented("there is no such method"));
         };
-        let mut call = Call::begins(method, connection.peer, &self.metrics);
+        let mut call = OngoingCall::begins(method, connection.peer, &self.metrics);
         if let Some(foreign) = self.web.refusal_of_call(request.uri(), request.headers()) {
             return call.refused(status(&foreign));
         }
@@ -245,9 +249,9 @@ impl Grpc {
     /// is answered, taken or not: an answer is small.
     async fn check_health(
         &mut self,
-        call: Call,
+        call: OngoingCall,
         request: Request<Body>,
-        connection: &Connection,
+        connection: &ConnectionContext,
     ) -> Response<Answering> {
         let of_connection = Arc::clone(&connection.checks).try_acquire_owned().ok();
         let Some(_places) =
@@ -268,9 +272,9 @@ impl Grpc {
     /// A watch has its place until it is over, or until a newer one takes it.
     async fn watch_health(
         &mut self,
-        mut call: Call,
+        mut call: OngoingCall,
         mut request: Request<Body>,
-        connection: &Connection,
+        connection: &ConnectionContext,
     ) -> Response<Answering> {
         let Ok(of_connection) = Arc::clone(&connection.watches).try_acquire_owned() else {
             return call.refused(status(&too_many("watches")));
@@ -310,7 +314,7 @@ impl Protocol for Grpc {
         http.initial_stream_window_size(window_bytes);
         http.initial_connection_window_size(CALLS_MAX * window_bytes);
         http.max_send_buf_size(SEND_BYTES_MAX);
-        let of_connection = Connection {
+        let of_connection = ConnectionContext {
             peer,
             places: self.places.of_connection(),
             checks: Arc::new(Semaphore::new(CHECKS_OF_CONNECTION_MAX)),

@@ -2,7 +2,7 @@
 
 use engine::queues::{Consumed, JobState, JobView, PublishedJob, Recurs, id_text};
 
-use crate::payload::{Carried, carried};
+use crate::payload::{WirePayload, carried};
 use crate::proto::{self, job, job_view};
 use crate::time::{moment, span};
 
@@ -14,8 +14,8 @@ pub(crate) fn published(job: &PublishedJob) -> proto::PublishedJob {
 /// A job for its consumer.
 pub(crate) fn consumed(job: Consumed, queue: &str) -> proto::Job {
     let payload = match carried(job.payload) {
-        Carried::Json(text) => job::Payload::Json(text),
-        Carried::Data(data) => job::Payload::Data(data),
+        WirePayload::Json(text) => job::Payload::Json(text),
+        WirePayload::Data(data) => job::Payload::Data(data),
     };
     proto::Job {
         id: id_text(job.id),
@@ -33,8 +33,8 @@ pub(crate) fn consumed(job: Consumed, queue: &str) -> proto::Job {
 /// A job that is looked at.
 pub(crate) fn view(job: JobView, queue: &str) -> proto::JobView {
     let payload = match carried(job.payload) {
-        Carried::Json(text) => job_view::Payload::Json(text),
-        Carried::Data(data) => job_view::Payload::Data(data),
+        WirePayload::Json(text) => job_view::Payload::Json(text),
+        WirePayload::Data(data) => job_view::Payload::Data(data),
     };
     let state = match job.state {
         JobState::Scheduled => proto::JobState::Scheduled,

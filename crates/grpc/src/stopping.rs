@@ -4,9 +4,9 @@ use tokio::sync::watch;
 
 /// Tells when the server stops. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Stop(watch::Receiver<bool>);
+pub(crate) struct StopSignal(watch::Receiver<bool>);
 
-impl Stop {
+impl StopSignal {
     pub(crate) fn new(stop: watch::Receiver<bool>) -> Self {
         Self(stop)
     }

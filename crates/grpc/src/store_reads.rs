@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use base::Problem;
 use base::limits::{PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
-use net::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, SENDER_BYTES};
-use net::shares::{Pool, SenderKey, Taken};
+use net::memory_budget::{MemoryBudget, MemoryPart, MemoryReservation, Purpose, SENDER_BYTES};
+use net::shares::{SenderKey, SharedPool, Taken};
 use prometheus_client::metrics::gauge::Gauge;
 use prost::Message;
 use tokio::sync::Semaphore;
 use tonic::Response;
 
 use crate::answer_memory::{AnswerMemory, SMALL_ANSWER_BYTES};
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::page_answer::PageMemory;
 use crate::receiving::give_back;
 
@@ -33,7 +33,7 @@ const PAGE_HELD_BYTES_MAX: usize = SENDER_BYTES / 2;
 /// Where reads have their turn. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreReads {
-    places: Arc<Pool>,
+    places: Arc<SharedPool>,
     turns: Arc<Semaphore>,
     /// For pages, from before they are read until they are sent.
     memory: MemoryPart,
@@ -42,9 +42,9 @@ pub(crate) struct StoreReads {
 }
 
 impl StoreReads {
-    pub(crate) fn new(memory: &MemoryBudget, metrics: &Metrics) -> Self {
+    pub(crate) fn new(memory: &MemoryBudget, metrics: &CallMetrics) -> Self {
         Self {
-            places: Arc::new(Pool::new(READS_RUNNING_MAX + READS_WAITING_MAX, READS_SHARE)),
+            places: Arc::new(SharedPool::new(READS_RUNNING_MAX + READS_WAITING_MAX, READS_SHARE)),
             turns: Arc::new(Semaphore::new(READS_RUNNING_MAX)),
             memory: memory.part(Purpose::Pages),
             page_held_bytes: metrics.page_held_bytes.clone(),
@@ -93,7 +93,7 @@ impl StoreReads {
         sender: &SenderKey,
         bytes_max: usize,
         read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-    ) -> Result<(T, Reservation), Problem> {
+    ) -> Result<(T, MemoryReservation), Problem> {
         let memory = self.memory.take(sender, bytes_max.min(PAGE_HELD_BYTES_MAX)).await;
         let memory = memory.counted_by(&self.page_held_bytes);
         Ok((self.run_when_free(sender, read).await?, memory))
@@ -201,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_caller_leaves_places_for_others_and_a_patient_one_waits_for_its_own() {
-        let reads = StoreReads::new(&MemoryBudget::default(), &Metrics::default());
+        let reads = StoreReads::new(&MemoryBudget::default(), &CallMetrics::default());
         let (own, other) = (token("a"), token("b"));
         let held: Vec<_> = (0..READS_SHARE).map(|_| reads.enter(&own).expect("of its share")).collect();
         let refused = reads.run(&own, || Ok(())).await;
@@ -215,7 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_has_memory_of_its_callers_share_until_it_is_sent() {
-        let reads = StoreReads::new(&MemoryBudget::default(), &Metrics::default());
+        let reads = StoreReads::new(&MemoryBudget::default(), &CallMetrics::default());
         let own = token("a");
         let page = || Ok(crate::proto::ListRolloutsResponse::default());
         let before = reads.memory.free_bytes();

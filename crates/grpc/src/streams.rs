@@ -16,17 +16,17 @@ use engine::streams::{StreamName, StreamRead, SubscriptionHold};
 use futures_util::{Stream, stream};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::metrics::Counted;
-use net::shares::{Pool, SenderKey};
+use net::shares::{SenderKey, SharedPool};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::answers_in_flight::AnswersInFlight;
 use crate::callers::{caller, caller_sender_and_message};
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::{self, streams_server};
 use crate::receiving::{CallMessages, give_back};
 use crate::sent_ahead::SentAhead;
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 use appending::Appending;
 use reading::StreamPager;
@@ -39,21 +39,21 @@ const READERS_OF_SENDER_MAX: usize = 64;
 pub(crate) struct StreamsService {
     streams: engine::Streams,
     reads: StoreReads,
-    stop: Stop,
-    readers: Arc<Pool>,
+    stop: StopSignal,
+    readers: Arc<SharedPool>,
     /// Memory for messages that are not durable yet.
     appends: MemoryPart,
-    metrics: Metrics,
+    metrics: CallMetrics,
 }
 
 impl StreamsService {
     pub(crate) fn new(
         engine: &Engine,
         (reads, memory): (StoreReads, &MemoryBudget),
-        stop: Stop,
-        metrics: &Metrics,
+        stop: StopSignal,
+        metrics: &CallMetrics,
     ) -> Self {
-        let readers = Arc::new(Pool::new(READERS_MAX, READERS_OF_SENDER_MAX));
+        let readers = Arc::new(SharedPool::new(READERS_MAX, READERS_OF_SENDER_MAX));
         let (streams, appends) = (engine.streams(), memory.part(Purpose::Lines));
         Self { streams, reads, stop, readers, appends, metrics: metrics.clone() }
     }

@@ -8,15 +8,15 @@ use base::Problem;
 use engine::Engine;
 use futures_util::Stream;
 use net::metrics::Counted;
-use net::shares::{Pool, SenderKey};
+use net::shares::{SenderKey, SharedPool};
 use tonic::{Request, Response, Status};
 
 use crate::callers::caller_sender_and_message;
 use crate::changes::into_change;
 use crate::commands::{check_receiver, secret_of};
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::{self, tasks_server};
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 
 mod new_task;
@@ -33,14 +33,14 @@ const RUNS_OF_SENDER_MAX: usize = 64;
 pub(crate) struct TasksService {
     engine: Engine,
     reads: StoreReads,
-    stop: Stop,
-    runs: Arc<Pool>,
-    metrics: Metrics,
+    stop: StopSignal,
+    runs: Arc<SharedPool>,
+    metrics: CallMetrics,
 }
 
 impl TasksService {
-    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: Stop, metrics: &Metrics) -> Self {
-        let runs = Arc::new(Pool::new(RUNS_MAX, RUNS_OF_SENDER_MAX));
+    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: StopSignal, metrics: &CallMetrics) -> Self {
+        let runs = Arc::new(SharedPool::new(RUNS_MAX, RUNS_OF_SENDER_MAX));
         Self { engine: engine.clone(), reads, stop, runs, metrics: metrics.clone() }
     }
 

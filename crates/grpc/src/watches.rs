@@ -16,10 +16,10 @@ const WATCHES_OF_SENDER_MAX: usize = 64;
 
 /// The watches under way.
 #[derive(Debug, Default)]
-pub(crate) struct Watches(Mutex<Table>);
+pub(crate) struct Watches(Mutex<WatchTable>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct WatchTable {
     /// Oldest first. A sender that is dropped ends its watch.
     by_sender: HashMap<IpAddr, BTreeMap<u64, watch::Sender<()>>>,
     watches: usize,
@@ -53,7 +53,7 @@ impl Watches {
     }
 }
 
-impl Table {
+impl WatchTable {
     fn make_room(&mut self, newcomer: IpAddr) {
         let of_newcomer = self.by_sender.get(&newcomer).map_or(0, BTreeMap::len);
         let from = if of_newcomer >= WATCHES_OF_SENDER_MAX {

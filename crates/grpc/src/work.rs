@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use access::Admitted;
 use engine::queues::{HandOver, Queues};
 use futures_util::Stream;
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::metrics::Counted;
 use net::shares::SenderKey;
 use tokio::sync::mpsc;
@@ -24,10 +24,10 @@ use tonic::{Response, Status};
 
 use crate::answer_memory::AnswerMemory;
 use crate::answers_in_flight::AnswersInFlight;
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::{WorkRequest, WorkResponse};
 use crate::receiving::CallMessages;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use job_memory::JobMemory;
 
 pub(crate) use settlements::SETTLEMENTS_PER_MESSAGE_MAX;
@@ -40,18 +40,18 @@ pub(crate) type WorkAnswers = Pin<Box<dyn Stream<Item = Result<WorkResponse, Sta
 
 /// An answer, with the leases of its jobs: given back if it is not sent.
 #[derive(Debug)]
-struct Answer {
+struct WorkAnswer {
     response: WorkResponse,
     hand_over: Option<HandOver>,
     /// Its memory, if it is large.
-    held: Option<Reservation>,
+    held: Option<MemoryReservation>,
 }
 
 /// The answers of a stream, which ends when these are dropped.
 pub(crate) struct Answers {
-    made: mpsc::Receiver<Result<Answer, Status>>,
+    made: mpsc::Receiver<Result<WorkAnswer, Status>>,
     in_flight: AnswersInFlight,
-    metrics: Metrics,
+    metrics: CallMetrics,
 }
 
 /// Begins a stream.
@@ -60,8 +60,8 @@ pub(crate) fn begin(
     caller: Admitted,
     (memory, sender): (AnswerMemory, SenderKey),
     requests: CallMessages<WorkRequest>,
-    stop: Stop,
-    metrics: &Metrics,
+    stop: StopSignal,
+    metrics: &CallMetrics,
 ) -> Answers {
     let (answers, made) = mpsc::channel(ANSWERS_AHEAD);
     let counted = Counted::new(&metrics.work_streams);
@@ -90,7 +90,7 @@ impl Stream for Answers {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.made.poll_recv(cx).map(|made| {
             made.map(|answer| {
-                let Answer { response, hand_over, held } = answer?;
+                let WorkAnswer { response, hand_over, held } = answer?;
                 if let Some(held) = held {
                     self.in_flight.give(held);
                 }

@@ -19,14 +19,14 @@ use serde_json::json;
 use tracing::field::display;
 use tracing::{error, info};
 
-use crate::answer::{Answer, set_out};
+use crate::answer::{LmstfyAnswer, set_out};
 use crate::guard::{in_parts, is_pool, peer};
 use crate::limit::Limit;
 use crate::query::Query;
 use crate::refusals::shown;
 use crate::route::is_plain;
 use crate::tokens::Unchanged;
-use crate::{POOL, Shared, calls, decoding, sizes};
+use crate::{POOL, RequestContext, calls, decoding, sizes};
 
 /// Largest form and largest limit: they take nothing of the memory budget.
 const BODY_BYTES_MAX: usize = FREE_BYTES;
@@ -106,7 +106,7 @@ impl<'a> AdminCall<'a> {
 }
 
 /// The answer to a request.
-pub(crate) async fn answer(shared: &Shared, parts: &Parts, body: Body) -> Answer {
+pub(crate) async fn answer(shared: &RequestContext, parts: &Parts, body: Body) -> LmstfyAnswer {
     let path = decoding::path(parts.uri.path());
     let Some(call) = call(&parts.method, &path) else { return nothing_there(parts, &path) };
     // Tokens are secrets: whoever reads them may do what they may.
@@ -143,22 +143,27 @@ pub(crate) fn without_token(path: &str) -> String {
     shown
 }
 
-fn nothing_there(parts: &Parts, path: &str) -> Answer {
+fn nothing_there(parts: &Parts, path: &str) -> LmstfyAnswer {
     let without = path.strip_suffix('/').and_then(|path| call(&parts.method, path));
     match without.and_then(|_| calls::without_slash(parts)) {
-        Some(location) => Answer::elsewhere(calls::moved(&parts.method), location),
-        None => Answer::text(StatusCode::NOT_FOUND, "404 page not found"),
+        Some(location) => LmstfyAnswer::elsewhere(calls::moved(&parts.method), location),
+        None => LmstfyAnswer::text(StatusCode::NOT_FOUND, "404 page not found"),
     }
 }
 
-async fn answered(shared: &Shared, call: AdminCall<'_>, parts: &Parts, body: Body) -> Result<Answer, Answer> {
+async fn answered(
+    shared: &RequestContext,
+    call: AdminCall<'_>,
+    parts: &Parts,
+    body: Body,
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let query = Query::new(parts.uri.query());
     match call {
         AdminCall::Info => info(shared, query).await,
         AdminCall::Version => Ok(version()),
         AdminCall::Metrics => metrics(shared, &parts.headers).await,
-        AdminCall::Pools => Ok(Answer::indented(StatusCode::OK, &[POOL])),
-        AdminCall::Limits => Ok(Answer::of(StatusCode::OK, &shared.tokens.now().limits())),
+        AdminCall::Pools => Ok(LmstfyAnswer::indented(StatusCode::OK, &[POOL])),
+        AdminCall::Limits => Ok(LmstfyAnswer::of(StatusCode::OK, &shared.tokens.now().limits())),
         AdminCall::Tokens(namespace) => tokens(shared, namespace, query),
         AdminCall::NewToken(namespace) => new_token(shared, namespace, query, body).await,
         AdminCall::DeleteToken(namespace, token) => delete_token(shared, namespace, token).await,
@@ -172,9 +177,9 @@ async fn answered(shared: &Shared, call: AdminCall<'_>, parts: &Parts, body: Bod
 }
 
 /// Namespaces and their queues: those that have something in them, or settings.
-async fn info(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
+async fn info(shared: &RequestContext, query: Query<'_>) -> Result<LmstfyAnswer, LmstfyAnswer> {
     if !query.get("pool").is_none_or(|pool| is_pool(&pool)) {
-        return Ok(Answer::text(StatusCode::OK, ""));
+        return Ok(LmstfyAnswer::text(StatusCode::OK, ""));
     }
     let queues = sizes::first_queues(&shared.queues, INFO_QUEUES_MAX).await?;
     let mut by_namespace: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -183,30 +188,30 @@ async fn info(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
     }
     let mut text = set_out(&by_namespace);
     text.push(b'\n');
-    Ok(Answer::text(StatusCode::OK, text))
+    Ok(LmstfyAnswer::text(StatusCode::OK, text))
 }
 
-async fn metrics(shared: &Shared, headers: &HeaderMap) -> Result<Answer, Answer> {
+async fn metrics(shared: &RequestContext, headers: &HeaderMap) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let mut text = net::metrics::text(&shared.registry).await?;
     sizes::add(&mut text, &shared.queues).await?;
     let (content_type, text) = exposition::accepted(headers, ExpositionForm::Text, text);
-    Ok(Answer::text_of(content_type, text))
+    Ok(LmstfyAnswer::text_of(content_type, text))
 }
 
-fn version() -> Answer {
+fn version() -> LmstfyAnswer {
     let version = env!("CARGO_PKG_VERSION");
-    Answer::indented(
+    LmstfyAnswer::indented(
         StatusCode::OK,
         &json!({"build_commit": "unknown", "build_date": "unknown", "version": version}),
     )
 }
 
-fn no_pool() -> Answer {
-    Answer::bad("the pool was not exists")
+fn no_pool() -> LmstfyAnswer {
+    LmstfyAnswer::bad("the pool was not exists")
 }
 
 /// With their pool in front if the caller named it.
-fn tokens(shared: &Shared, namespace: &str, query: Query<'_>) -> Result<Answer, Answer> {
+fn tokens(shared: &RequestContext, namespace: &str, query: Query<'_>) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let pool = query.get("pool").unwrap_or_default();
     if !is_pool(&pool) {
         return Err(no_pool());
@@ -215,10 +220,15 @@ fn tokens(shared: &Shared, namespace: &str, query: Query<'_>) -> Result<Answer, 
     let shown = |token: &str| if pool.is_empty() { token.to_owned() } else { format!("{pool}:{token}") };
     let tokens: BTreeMap<String, &str> =
         table.of(namespace).map(|(token, text)| (shown(token), text)).collect();
-    Ok(Answer::indented(StatusCode::OK, &json!({"tokens": tokens})))
+    Ok(LmstfyAnswer::indented(StatusCode::OK, &json!({"tokens": tokens})))
 }
 
-async fn new_token(shared: &Shared, namespace: &str, query: Query<'_>, body: Body) -> Result<Answer, Answer> {
+async fn new_token(
+    shared: &RequestContext,
+    namespace: &str,
+    query: Query<'_>,
+    body: Body,
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let form = whole(body, BODY_BYTES_MAX, &shared.memory, &SenderKey::Unknown).await?.bytes;
     let form = String::from_utf8_lossy(&form);
     let form = Query::new(Some(&form));
@@ -233,15 +243,15 @@ async fn new_token(shared: &Shared, namespace: &str, query: Query<'_>, body: Bod
     let (namespace, new) = (namespace.to_owned(), token.clone());
     let change = shared.tokens.change(move |table| table.add(&namespace, &new, &description)).await;
     change.map_err(|why| match why {
-        Unchanged::Exists => Answer::bad("the token has already existed"),
+        Unchanged::Exists => LmstfyAnswer::bad("the token has already existed"),
         why => not_kept(&why),
     })?;
-    Ok(Answer::indented(StatusCode::CREATED, &json!({"token": token})))
+    Ok(LmstfyAnswer::indented(StatusCode::CREATED, &json!({"token": token})))
 }
 
 /// A token that nobody can guess, with the characters and the length of those that the real server
 /// makes.
-fn made_up() -> Result<String, Answer> {
+fn made_up() -> Result<String, LmstfyAnswer> {
     let bytes = unguessable().map_err(|error| {
         error!(%error, "there is no chance to be had");
         failed("internal error")
@@ -255,7 +265,7 @@ fn checked<'a>(
     description: &str,
     pool: &'a str,
     token: &'a str,
-) -> Result<(&'a str, &'a str), Answer> {
+) -> Result<(&'a str, &'a str), LmstfyAnswer> {
     let wrong = if description.is_empty() {
         "invalid description"
     } else if !token.is_empty() && token.len() < TOKEN_BYTES_MIN {
@@ -270,10 +280,14 @@ fn checked<'a>(
         let with_pool = token.split_once(':').filter(|(_, token)| !token.contains(':'));
         return Ok(with_pool.unwrap_or((pool, token)));
     };
-    Err(Answer::bad(wrong))
+    Err(LmstfyAnswer::bad(wrong))
 }
 
-async fn delete_token(shared: &Shared, namespace: &str, token: &str) -> Result<Answer, Answer> {
+async fn delete_token(
+    shared: &RequestContext,
+    namespace: &str,
+    token: &str,
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let (pool, token) = in_parts(token);
     if !is_pool(pool) {
         return Err(no_pool());
@@ -284,13 +298,13 @@ async fn delete_token(shared: &Shared, namespace: &str, token: &str) -> Result<A
         Ok(())
     });
     removed.await.map_err(|why| not_kept(&why))?;
-    Ok(Answer::nothing())
+    Ok(LmstfyAnswer::nothing())
 }
 
-fn limit_of(shared: &Shared, namespace: &str, token: &str) -> Answer {
+fn limit_of(shared: &RequestContext, namespace: &str, token: &str) -> LmstfyAnswer {
     match shared.tokens.now().throttle(namespace, token) {
-        Some(throttle) => Answer::of(StatusCode::OK, &throttle.limit),
-        None => Answer::json(StatusCode::NOT_FOUND, "null"),
+        Some(throttle) => LmstfyAnswer::of(StatusCode::OK, &throttle.limit),
+        None => LmstfyAnswer::json(StatusCode::NOT_FOUND, "null"),
     }
 }
 
@@ -301,14 +315,15 @@ struct LimiterBody {
 
 /// A limit where there is none, or in place of the one that is there.
 async fn new_limit(
-    shared: &Shared,
+    shared: &RequestContext,
     namespace: &str,
     token: &str,
     body: Body,
     only_new: bool,
-) -> Result<Answer, Answer> {
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let text = whole(body, BODY_BYTES_MAX, &shared.memory, &SenderKey::Unknown).await?.bytes;
-    let limit: Limit = serde_json::from_slice(&text).map_err(|error| Answer::bad(&error.to_string()))?;
+    let limit: Limit =
+        serde_json::from_slice(&text).map_err(|error| LmstfyAnswer::bad(&error.to_string()))?;
     check_limit(limit)?;
     let (pool, token) = in_parts(token);
     if !is_pool(pool) {
@@ -327,15 +342,15 @@ async fn new_limit(
         why => not_kept(&why),
     })?;
     let status = if only_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(Answer::of(status, &LimiterBody { limiter: limit }))
+    Ok(LmstfyAnswer::of(status, &LimiterBody { limiter: limit }))
 }
 
-fn check_limit(limit: Limit) -> Result<(), Answer> {
+fn check_limit(limit: Limit) -> Result<(), LmstfyAnswer> {
     if limit.read == 0 && limit.write == 0 {
-        return Err(Answer::of(StatusCode::BAD_REQUEST, &LimiterBody { limiter: limit }));
+        return Err(LmstfyAnswer::of(StatusCode::BAD_REQUEST, &LimiterBody { limiter: limit }));
     }
     if limit.interval == 0 {
-        return Err(Answer::bad("interval should be > 0"));
+        return Err(LmstfyAnswer::bad("interval should be > 0"));
     }
     if limit.interval < 0 {
         return Err(failed("limiter interval should be > 0"));
@@ -346,21 +361,25 @@ fn check_limit(limit: Limit) -> Result<(), Answer> {
     Ok(())
 }
 
-async fn delete_limit(shared: &Shared, namespace: &str, token: &str) -> Result<Answer, Answer> {
+async fn delete_limit(
+    shared: &RequestContext,
+    namespace: &str,
+    token: &str,
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let (namespace, token) = (namespace.to_owned(), in_parts(token).1.to_owned());
     let removed = shared.tokens.change(move |table| {
         table.remove_limit(&namespace, &token);
         Ok(())
     });
     removed.await.map_err(|why| not_kept(&why))?;
-    Ok(Answer::message(StatusCode::OK, "success"))
+    Ok(LmstfyAnswer::message(StatusCode::OK, "success"))
 }
 
-fn failed(text: &str) -> Answer {
-    Answer::error(StatusCode::INTERNAL_SERVER_ERROR, text)
+fn failed(text: &str) -> LmstfyAnswer {
+    LmstfyAnswer::error(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
-fn not_kept(why: &Unchanged) -> Answer {
+fn not_kept(why: &Unchanged) -> LmstfyAnswer {
     match why {
         Unchanged::Exists => failed("it is there already"),
         Unchanged::TooMany(too_many) => failed(&too_many.to_string()),
@@ -371,17 +390,17 @@ fn not_kept(why: &Unchanged) -> Answer {
     }
 }
 
-fn access_log(shared: &Shared) -> Answer {
+fn access_log(shared: &RequestContext) -> LmstfyAnswer {
     let status = if shared.access_log.load(Ordering::Relaxed) { "enabled" } else { "disabled" };
-    Answer::of(StatusCode::OK, &json!({"status": status}))
+    LmstfyAnswer::of(StatusCode::OK, &json!({"status": status}))
 }
 
-fn set_access_log(shared: &Shared, query: Query<'_>) -> Result<Answer, Answer> {
+fn set_access_log(shared: &RequestContext, query: Query<'_>) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let status = query.get("status").unwrap_or_default();
     let enabled = match &*status {
         "enable" => true,
         "disable" => false,
-        _ => return Err(Answer::bad("invalid status")),
+        _ => return Err(LmstfyAnswer::bad("invalid status")),
     };
     shared.access_log.store(enabled, Ordering::Relaxed);
     Ok(access_log(shared))

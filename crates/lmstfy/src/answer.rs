@@ -1,7 +1,7 @@
 //! An answer as lmstfy's clients know it: JSON with its members in alphabetical order, and the id
 //! of the request in a header.
 
-use access::UnderWay;
+use access::OngoingRequest;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_TYPE, LOCATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -19,7 +19,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What is answered.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct LmstfyAnswer {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
     /// Whether what was asked for has changed anything.
@@ -27,10 +27,10 @@ pub(crate) struct Answer {
     content_type: Option<&'static str>,
     more: Option<Box<(HeaderName, HeaderValue)>>,
     hand_over: Option<HandOver>,
-    under_way: Option<UnderWay>,
+    under_way: Option<OngoingRequest>,
 }
 
-impl Answer {
+impl LmstfyAnswer {
     fn new(status: StatusCode, content_type: Option<&'static str>, body: Bytes) -> Self {
         Self { status, body, has_changed: true, content_type, more: None, hand_over: None, under_way: None }
     }
@@ -65,7 +65,7 @@ impl Answer {
 
     /// `{"msg": text}`
     pub(crate) fn message(status: StatusCode, text: &str) -> Self {
-        Self::of(status, &MessageBody { msg: text })
+        Self::of(status, &AnswerMessage { msg: text })
     }
 
     /// 204.
@@ -111,7 +111,7 @@ impl Answer {
     }
 
     /// The request is under way until the answer has left.
-    pub(crate) fn during(mut self, under_way: Option<UnderWay>) -> Self {
+    pub(crate) fn during(mut self, under_way: Option<OngoingRequest>) -> Self {
         self.under_way = under_way;
         self
     }
@@ -140,7 +140,7 @@ impl Answer {
 
 /// What the engine refuses. The real server knows no such refusals but those of what was asked, so
 /// the status says whether it is worth asking again.
-impl From<Problem> for Answer {
+impl From<Problem> for LmstfyAnswer {
     fn from(problem: Problem) -> Self {
         let status = match problem.status {
             409 => StatusCode::TOO_MANY_REQUESTS,
@@ -148,7 +148,7 @@ impl From<Problem> for Answer {
             400..=499 => StatusCode::BAD_REQUEST,
             status => StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         };
-        Self::of(status, &Refused { error: &problem.detail, msg: &problem.detail })
+        Self::of(status, &ProblemBody { error: &problem.detail, msg: &problem.detail })
     }
 }
 
@@ -166,13 +166,13 @@ struct ErrorBody<'a> {
 }
 
 #[derive(Serialize)]
-struct MessageBody<'a> {
+struct AnswerMessage<'a> {
     msg: &'a str,
 }
 
 /// A client looks into one or the other.
 #[derive(Serialize)]
-struct Refused<'a> {
+struct ProblemBody<'a> {
     error: &'a str,
     msg: &'a str,
 }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn refusals_of_the_engine_say_whether_to_ask_again() {
         for (status, expect) in [(422, 400), (404, 400), (409, 429), (413, 413), (503, 503), (500, 500)] {
-            let answer = Answer::from(Problem::new(status, "word", "a \"sentence\""));
+            let answer = LmstfyAnswer::from(Problem::new(status, "word", "a \"sentence\""));
             assert_eq!(answer.status.as_u16(), expect, "{status}");
             assert_eq!(answer.body, r#"{"error":"a \"sentence\"","msg":"a \"sentence\""}"#);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::http::HeaderMap;
 use engine::queues::Attributes;
 
-use crate::answer::Answer;
+use crate::answer::LmstfyAnswer;
 
 /// Callers that know of attributes say so in this header.
 const ENABLED: &str = "enable-job-version";
@@ -19,7 +19,7 @@ const VALUE_BYTES_MAX: usize = 128;
 ///
 /// # Errors
 /// 400 when there are too many.
-pub(crate) fn of(headers: &HeaderMap) -> Result<Attributes, Answer> {
+pub(crate) fn of(headers: &HeaderMap) -> Result<Attributes, LmstfyAnswer> {
     if !headers.get(ENABLED).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"yes")) {
         return Ok(Attributes::new());
     }
@@ -32,7 +32,7 @@ pub(crate) fn of(headers: &HeaderMap) -> Result<Attributes, Answer> {
         }
     }
     if attributes.len() > ATTRIBUTES_MAX {
-        return Err(Answer::bad("too many attributes, cannot exceed 16"));
+        return Err(LmstfyAnswer::bad("too many attributes, cannot exceed 16"));
     }
     Ok(attributes.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use access::UnderWay;
+use access::OngoingRequest;
 use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
@@ -12,29 +12,29 @@ use net::content_encoding::is_encoded;
 use tracing::field::display;
 use tracing::info;
 
-use crate::answer::Answer;
-use crate::consume::Consumer;
+use crate::answer::LmstfyAnswer;
+use crate::consume::JobConsumer;
 use crate::guard::{GuardedCall, peer};
 use crate::query::Query;
 use crate::refusals::shown;
-use crate::route::{JobCall, Target, target};
-use crate::{Shared, dead, decoding, look, publish};
+use crate::route::{CallTarget, JobCall, target};
+use crate::{RequestContext, dead, decoding, look, publish};
 
 /// A request that was read.
 pub(crate) enum TakenIn {
     /// With the word for the call in metrics.
-    Answered(&'static str, Answer),
+    Answered(&'static str, LmstfyAnswer),
     /// It may wait.
-    Consumes(Consumer),
+    Consumes(JobConsumer),
 }
 
 /// Reads a request, and answers it unless it may have to wait. It is under way until its answer has
 /// left.
 pub(crate) async fn take_in(
-    shared: Arc<Shared>,
+    shared: Arc<RequestContext>,
     mut parts: Parts,
     body: Body,
-) -> (TakenIn, Option<UnderWay>) {
+) -> (TakenIn, Option<OngoingRequest>) {
     let uri = parts.uri.clone();
     let path = decoding::path(uri.path());
     let Some(target) = target(&parts.method, &path) else {
@@ -45,21 +45,21 @@ pub(crate) async fn take_in(
 }
 
 /// A slash too many is taken off by asking the caller to come again, as the real server does.
-fn nothing_there(parts: &Parts, path: &str) -> Answer {
+fn nothing_there(parts: &Parts, path: &str) -> LmstfyAnswer {
     let without = path.strip_suffix('/').and_then(|path| target(&parts.method, path));
     match without.and_then(|_| without_slash(parts)) {
-        Some(location) => Answer::elsewhere(moved(&parts.method), location),
-        None => Answer::error(StatusCode::NOT_FOUND, "api not found"),
+        Some(location) => LmstfyAnswer::elsewhere(moved(&parts.method), location),
+        None => LmstfyAnswer::error(StatusCode::NOT_FOUND, "api not found"),
     }
 }
 
 /// Refuses an encoded body: it is stored as the payload, and no consumer learns its encoding.
-pub(crate) fn plain_only(parts: &Parts, body: &Body) -> Result<(), Answer> {
+pub(crate) fn plain_only(parts: &Parts, body: &Body) -> Result<(), LmstfyAnswer> {
     if body.is_end_stream() || !is_encoded(&parts.headers) {
         return Ok(());
     }
     let text = "Content-Encoding is not supported: send the body as it is";
-    Err(Answer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
+    Err(LmstfyAnswer::error(StatusCode::UNSUPPORTED_MEDIA_TYPE, text))
 }
 
 /// The path without the slash at its end, with the query.
@@ -75,11 +75,11 @@ pub(crate) fn moved(method: &Method) -> StatusCode {
 }
 
 async fn called(
-    shared: &Shared,
-    target: &Target<'_>,
+    shared: &RequestContext,
+    target: &CallTarget<'_>,
     parts: &mut Parts,
     body: Body,
-) -> Result<(TakenIn, Option<UnderWay>), Answer> {
+) -> Result<(TakenIn, Option<OngoingRequest>), LmstfyAnswer> {
     let names = target.names()?;
     let GuardedCall { taken, under_way, caller } =
         shared.let_in(target, parts, Query::new(parts.uri.query())).await?;
@@ -91,10 +91,10 @@ async fn called(
     plain_only(parts, &body)?;
     let answer = match (target.call, names.first()) {
         (JobCall::Consume, _) => {
-            let consumer = Consumer::new(names, query, taken)?;
+            let consumer = JobConsumer::new(names, query, taken)?;
             return Ok((TakenIn::Consumes(consumer), under_way));
         }
-        (_, None) => Err(Answer::bad("invalid queue name(s)")),
+        (_, None) => Err(LmstfyAnswer::bad("invalid queue name(s)")),
         (JobCall::Publish, Some(queue)) => publish::one(shared, queue, query, parts, body).await,
         (JobCall::Bulk, Some(queue)) => publish::many(shared, queue, query, parts, body).await,
         (JobCall::Republish(id), Some(queue)) => publish::again(shared, queue, id, query, parts, body).await,
@@ -118,7 +118,7 @@ async fn called(
 }
 
 /// Names the token of a namespace by a number: the token is a secret.
-fn log_change(target: &Target<'_>, parts: &Parts) {
+fn log_change(target: &CallTarget<'_>, parts: &Parts) {
     let Some(change) = target.call.change() else { return };
     let caller = parts.extensions.get::<CallerName>().map(|CallerName(name)| &**name);
     let (peer, namespace, queue) = (peer(parts).map(display), shown(target.namespace), shown(target.queue));

@@ -8,10 +8,10 @@ use base::Problem;
 use engine::queues::{Consumed, HandOver, QueueName, Want};
 use net::metrics::Counted;
 
-use crate::Shared;
-use crate::answer::Answer;
+use crate::RequestContext;
+use crate::answer::LmstfyAnswer;
 use crate::job::Shown;
-use crate::limit::Taken;
+use crate::limit::ThrottledCall;
 use crate::query::Query;
 
 /// Most jobs of a call.
@@ -23,30 +23,30 @@ const TTR_MIN: Duration = Duration::from_millis(1);
 const JOB_BYTES: usize = 192;
 
 /// Who asks for jobs, and may wait for them.
-pub(crate) struct Consumer {
+pub(crate) struct JobConsumer {
     queues: Vec<QueueName>,
     want: Want,
     /// What it takes of its token's limit.
-    taken: Option<Taken>,
+    taken: Option<ThrottledCall>,
 }
 
-impl Consumer {
+impl JobConsumer {
     /// # Errors
     /// 400 for a parameter that cannot be, or no queue at all.
     pub(crate) fn new(
         queues: Vec<QueueName>,
         query: Query<'_>,
-        taken: Option<Taken>,
-    ) -> Result<Self, Answer> {
+        taken: Option<ThrottledCall>,
+    ) -> Result<Self, LmstfyAnswer> {
         let want = want(query)?;
         if queues.is_empty() {
-            return Err(Answer::bad("invalid queue name(s)"));
+            return Err(LmstfyAnswer::bad("invalid queue name(s)"));
         }
         Ok(Self { queues, want, taken })
     }
 
     /// Its jobs, as soon as there are any.
-    pub(crate) async fn answer(self, shared: &Shared) -> Answer {
+    pub(crate) async fn answer(self, shared: &RequestContext) -> LmstfyAnswer {
         let Self { queues, want, taken } = self;
         let leased = if want.wait.is_zero() {
             shared.queues.consume(&queues, want).await.map(Some)
@@ -60,20 +60,20 @@ impl Consumer {
                 }
                 shared.metrics.moved("consumed", jobs.len());
                 let text = written(shared, &queues, &jobs, want.max > 1);
-                Answer::json(StatusCode::OK, text).handing_over(hand_over)
+                LmstfyAnswer::json(StatusCode::OK, text).handing_over(hand_over)
             }
-            Ok(_) => Answer::message(StatusCode::NOT_FOUND, "no job available"),
+            Ok(_) => LmstfyAnswer::message(StatusCode::NOT_FOUND, "no job available"),
             Err(problem) => problem.into(),
         }
     }
 }
 
-fn want(query: Query<'_>) -> Result<Want, Answer> {
+fn want(query: Query<'_>) -> Result<Want, LmstfyAnswer> {
     let most = u64::from(u32::MAX);
-    let ttr = query.number("ttr", TTR_SECONDS, most).ok_or_else(|| Answer::bad("invalid ttr"))?;
-    let wait = query.number("timeout", 0, most).ok_or_else(|| Answer::bad("invalid timeout"))?;
+    let ttr = query.number("ttr", TTR_SECONDS, most).ok_or_else(|| LmstfyAnswer::bad("invalid ttr"))?;
+    let wait = query.number("timeout", 0, most).ok_or_else(|| LmstfyAnswer::bad("invalid timeout"))?;
     let count = query.number("count", 1, COUNT_MAX).filter(|count| *count > 0);
-    let count = count.ok_or_else(|| Answer::bad("invalid count"))?;
+    let count = count.ok_or_else(|| LmstfyAnswer::bad("invalid count"))?;
     Ok(Want {
         max: count as usize,
         ttr: Duration::from_secs(ttr).max(TTR_MIN),
@@ -85,7 +85,7 @@ fn want(query: Query<'_>) -> Result<Want, Answer> {
 /// Waits for a job; `None` when the server stops. Who hangs up meanwhile is waited for no longer:
 /// then this is dropped.
 async fn waiting(
-    shared: &Shared,
+    shared: &RequestContext,
     queues: &[QueueName],
     want: Want,
 ) -> Result<Option<(Vec<Consumed>, HandOver)>, Problem> {
@@ -99,7 +99,7 @@ async fn waiting(
     }
 }
 
-fn written(shared: &Shared, queues: &[QueueName], jobs: &[Consumed], as_list: bool) -> Vec<u8> {
+fn written(shared: &RequestContext, queues: &[QueueName], jobs: &[Consumed], as_list: bool) -> Vec<u8> {
     let data = |job: &Consumed| match &job.payload {
         engine::queues::Payload::Json(text) => text.len(),
         engine::queues::Payload::Bytes(bytes) => bytes.len(),

@@ -8,10 +8,10 @@ use base::limits::JOBS_PER_CALL_MAX;
 use engine::queues::{Dead, JobRef, QueueName, id_text};
 use serde::Serialize;
 
-use crate::Shared;
-use crate::answer::Answer;
+use crate::RequestContext;
+use crate::answer::LmstfyAnswer;
 use crate::job;
-use crate::look::Size;
+use crate::look::QueueSize;
 use crate::publish::TTL_SECONDS;
 use crate::query::Query;
 
@@ -30,7 +30,11 @@ struct RespawnedBody {
 }
 
 /// A job is done, or is not to be done. It is the same to the caller whether there was one.
-pub(crate) async fn delete_job(shared: &Shared, queue: &QueueName, id: &str) -> Result<Answer, Answer> {
+pub(crate) async fn delete_job(
+    shared: &RequestContext,
+    queue: &QueueName,
+    id: &str,
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     if let Some(id) = job::id(id) {
         match shared.queues.cancel(queue, JobRef::Id(id)).await {
             Ok(()) => {}
@@ -41,28 +45,33 @@ pub(crate) async fn delete_job(shared: &Shared, queue: &QueueName, id: &str) -> 
             Err(problem) => return Err(problem.into()),
         }
     }
-    Ok(Answer::nothing())
+    Ok(LmstfyAnswer::nothing())
 }
 
 /// The oldest one, and how many there are.
-pub(crate) async fn head(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn head(shared: &RequestContext, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let stats = shared.queues.stats(queue).await?;
     let oldest = shared.queues.dead(queue, None, 1).await?;
     let oldest = oldest.first().map(|dead| id_text(dead.dead.id)).unwrap_or_default();
     let (namespace, queue) = (queue.namespace(), queue.queue());
     let head = Head { deadletter_head: &oldest, deadletter_size: stats.dead, namespace, queue };
-    Ok(Answer::of(StatusCode::OK, &head))
+    Ok(LmstfyAnswer::of(StatusCode::OK, &head))
 }
 
-pub(crate) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn size(shared: &RequestContext, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let stats = shared.queues.stats(queue).await?;
-    Ok(Answer::of(StatusCode::OK, &Size::of(queue, stats.dead)))
+    Ok(LmstfyAnswer::of(StatusCode::OK, &QueueSize::of(queue, stats.dead)))
 }
 
 /// Has the oldest ones tried again.
-pub(crate) async fn respawn(shared: &Shared, queue: &QueueName, query: Query<'_>) -> Result<Answer, Answer> {
+pub(crate) async fn respawn(
+    shared: &RequestContext,
+    queue: &QueueName,
+    query: Query<'_>,
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let limit = limit(query)?;
-    let ttl = query.signed("ttl", TTL_SECONDS.cast_signed(), 0).ok_or_else(|| Answer::bad("invalid ttl"))?;
+    let ttl =
+        query.signed("ttl", TTL_SECONDS.cast_signed(), 0).ok_or_else(|| LmstfyAnswer::bad("invalid ttl"))?;
     let ttl = Some(Duration::from_secs(ttl.cast_unsigned().min(u32::MAX.into())));
     let mut count = 0;
     while count < limit {
@@ -77,17 +86,21 @@ pub(crate) async fn respawn(shared: &Shared, queue: &QueueName, query: Query<'_>
             break;
         }
     }
-    let answer = Answer::of(StatusCode::OK, &RespawnedBody { count, msg: "respawned" });
+    let answer = LmstfyAnswer::of(StatusCode::OK, &RespawnedBody { count, msg: "respawned" });
     Ok(answer.having_changed(count as u64))
 }
 
 /// Deletes the oldest ones.
-pub(crate) async fn delete(shared: &Shared, queue: &QueueName, query: Query<'_>) -> Result<Answer, Answer> {
+pub(crate) async fn delete(
+    shared: &RequestContext,
+    queue: &QueueName,
+    query: Query<'_>,
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let deleted = shared.queues.delete_dead(queue, Some(limit(query)?)).await?;
-    Ok(Answer::nothing().having_changed(deleted as u64))
+    Ok(LmstfyAnswer::nothing().having_changed(deleted as u64))
 }
 
-fn limit(query: Query<'_>) -> Result<usize, Answer> {
-    let limit = query.signed("limit", 1, 1).ok_or_else(|| Answer::bad("invalid limit"))?;
+fn limit(query: Query<'_>) -> Result<usize, LmstfyAnswer> {
+    let limit = query.signed("limit", 1, 1).ok_or_else(|| LmstfyAnswer::bad("invalid limit"))?;
     Ok(usize::try_from(limit).unwrap_or(usize::MAX))
 }

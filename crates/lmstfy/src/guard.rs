@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use access::{Holder, Scope, UnderWay};
+use access::{OngoingRequest, Scope, TokenHolder};
 use axum::extract::ConnectInfo;
 use axum::http::StatusCode;
 use axum::http::header::AUTHORIZATION;
@@ -15,12 +15,12 @@ use base::{CallerName, hash};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::answer::Answer;
-use crate::limit::{Reached, Taken};
+use crate::answer::LmstfyAnswer;
+use crate::limit::{Reached, ThrottledCall};
 use crate::query::Query;
-use crate::refusals::{Reason, Refusal};
-use crate::route::Target;
-use crate::{POOL, Shared};
+use crate::refusals::{Reason, RefusedCaller};
+use crate::route::CallTarget;
+use crate::{POOL, RequestContext};
 
 /// The pool and the token of `[pool:]token`.
 pub(crate) fn in_parts(token: &str) -> (&str, &str) {
@@ -48,9 +48,9 @@ pub(crate) fn peer(parts: &Parts) -> Option<SocketAddr> {
 #[derive(Debug, Default)]
 pub(crate) struct GuardedCall {
     /// What it takes of a limit that was set over the admin API.
-    pub(crate) taken: Option<Taken>,
+    pub(crate) taken: Option<ThrottledCall>,
     /// What it takes of the limits of a token of the REST API.
-    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) under_way: Option<OngoingRequest>,
     /// For whom its body counts; `None` for its address.
     pub(crate) caller: Option<CallerName>,
 }
@@ -60,10 +60,10 @@ pub(crate) struct GuardedCall {
 pub(crate) struct Administrator<'a> {
     /// The name of the token; `None` where none is asked for.
     pub(crate) name: Option<&'a str>,
-    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) under_way: Option<OngoingRequest>,
 }
 
-impl Shared {
+impl RequestContext {
     /// Lets a call through, with what it takes of its token's limits.
     ///
     /// # Errors
@@ -71,17 +71,17 @@ impl Shared {
     /// are unknown.
     pub(crate) async fn let_in(
         &self,
-        target: &Target<'_>,
+        target: &CallTarget<'_>,
         parts: &Parts,
         query: Query<'_>,
-    ) -> Result<GuardedCall, Answer> {
+    ) -> Result<GuardedCall, LmstfyAnswer> {
         let in_header =
             parts.headers.get("x-token").and_then(|token| token.to_str().ok()).unwrap_or_default();
         let in_query =
             if in_header.is_empty() { query.get("token").unwrap_or_default() } else { in_header.into() };
         let (pool, token) = in_parts(&in_query);
         if !is_pool(pool) {
-            return Err(Answer::error(StatusCode::NOT_FOUND, "pool not found"));
+            return Err(LmstfyAnswer::error(StatusCode::NOT_FOUND, "pool not found"));
         }
         if !target.call.takes_a_token() {
             return Ok(GuardedCall::default());
@@ -103,7 +103,7 @@ impl Shared {
                 self.metrics.limited(action);
                 let text =
                     format!("token({token}) {} reach the limit rate, please retry later", action.as_str());
-                Answer::message(StatusCode::TOO_MANY_REQUESTS, &text)
+                LmstfyAnswer::message(StatusCode::TOO_MANY_REQUESTS, &text)
             })
         });
         Ok(GuardedCall { taken: taken.transpose()?.flatten(), under_way, caller: Some(caller) })
@@ -118,7 +118,7 @@ impl Shared {
         &self,
         parts: &Parts,
         changes: bool,
-    ) -> Result<Administrator<'_>, Answer> {
+    ) -> Result<Administrator<'_>, LmstfyAnswer> {
         if self.access.is_open() {
             return Ok(Administrator { name: None, under_way: None });
         }
@@ -129,13 +129,21 @@ impl Shared {
         };
         let holder = held.map_err(|refusal| {
             self.note_refused("lmstfy_admin", refusal, None, parts);
-            if refusal.why == Reason::TooMany { not_let_in(refusal.why) } else { Answer::password_wanted() }
+            if refusal.why == Reason::TooMany {
+                not_let_in(refusal.why)
+            } else {
+                LmstfyAnswer::password_wanted()
+            }
         })?;
         Ok(Administrator { name: Some(holder.name()), under_way: Some(admitted(holder)?) })
     }
 
     /// Who shows a token of the REST API that suffices. Who guesses waits.
-    async fn held(&self, token: &str, suffices: impl Fn(&Scope) -> bool) -> Result<Holder<'_>, Refusal<'_>> {
+    async fn held(
+        &self,
+        token: &str,
+        suffices: impl Fn(&Scope) -> bool,
+    ) -> Result<TokenHolder<'_>, RefusedCaller<'_>> {
         if token.is_empty() {
             return Err(Reason::Missing.into());
         }
@@ -143,14 +151,20 @@ impl Shared {
             Some(holder) if holder.scopes().iter().any(suffices) => Ok(holder),
             Some(holder) => {
                 holder.is_forbidden();
-                Err(Refusal { why: Reason::Forbidden, login: Some(holder.name()) })
+                Err(RefusedCaller { why: Reason::Forbidden, login: Some(holder.name()) })
             }
             None if self.failed.wait().await.is_ok() => Err(Reason::Unknown.into()),
             None => Err(Reason::TooMany.into()),
         }
     }
 
-    fn note_refused(&self, way: &'static str, refusal: Refusal<'_>, namespace: Option<&str>, parts: &Parts) {
+    fn note_refused(
+        &self,
+        way: &'static str,
+        refusal: RefusedCaller<'_>,
+        namespace: Option<&str>,
+        parts: &Parts,
+    ) {
         self.metrics.unauthorized(refusal.why.as_str());
         self.refusals.write(way, refusal, namespace, peer(parts));
     }
@@ -171,23 +185,23 @@ fn password(parts: &Parts) -> Result<String, Reason> {
     password.map(str::to_owned).ok_or(Reason::Malformed)
 }
 
-fn admitted(holder: Holder<'_>) -> Result<UnderWay, Answer> {
+fn admitted(holder: TokenHolder<'_>) -> Result<OngoingRequest, LmstfyAnswer> {
     let under_way = holder.take().map_err(|reached| {
-        Answer::message(StatusCode::TOO_MANY_REQUESTS, &holder.limited(&reached).detail)
+        LmstfyAnswer::message(StatusCode::TOO_MANY_REQUESTS, &holder.limited(&reached).detail)
     })?;
     holder.is_admitted();
     Ok(under_way)
 }
 
-fn not_let_in(why: Reason) -> Answer {
+fn not_let_in(why: Reason) -> LmstfyAnswer {
     match why {
-        Reason::Missing => Answer::error(StatusCode::UNAUTHORIZED, "token not found"),
+        Reason::Missing => LmstfyAnswer::error(StatusCode::UNAUTHORIZED, "token not found"),
         Reason::Malformed | Reason::Unknown | Reason::Forbidden => {
-            Answer::error(StatusCode::UNAUTHORIZED, "invalid token")
+            LmstfyAnswer::error(StatusCode::UNAUTHORIZED, "invalid token")
         }
         Reason::TooMany => {
             let text = "too many requests come with a token that this server does not know";
-            Answer::message(StatusCode::TOO_MANY_REQUESTS, text)
+            LmstfyAnswer::message(StatusCode::TOO_MANY_REQUESTS, text)
         }
     }
 }

@@ -52,12 +52,12 @@ mod tests;
 mod tokens;
 
 pub use limit::Limit;
-pub use tokens::{Keep, StoredLimit, StoredToken, StoredTokens, Tokens, TooMany};
+pub use tokens::{Keep, StoredLimit, StoredToken, StoredTokens, Tokens, TooManyTokens};
 
 use access::{Access, FailedAuth};
-use answer::Answer;
+use answer::LmstfyAnswer;
 use calls::TakenIn;
-use metrics::Metrics;
+use metrics::LmstfyMetrics;
 use net::body_drain::BodyDrain;
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use refusals::RefusalLog;
@@ -69,10 +69,10 @@ const POOL: &str = "default";
 /// Both APIs. Cheap to clone.
 #[derive(Clone)]
 pub struct Lmstfy {
-    shared: Arc<Shared>,
+    shared: Arc<RequestContext>,
 }
 
-struct Shared {
+struct RequestContext {
     engine: Engine,
     queues: Queues,
     tokens: Tokens,
@@ -82,7 +82,7 @@ struct Shared {
     failed: FailedAuth,
     refusals: RefusalLog,
     registry: Arc<Mutex<Registry>>,
-    metrics: Metrics,
+    metrics: LmstfyMetrics,
     memory: MemoryPart,
     body_drain: BodyDrain,
     request_ids: RequestIds,
@@ -103,9 +103,9 @@ impl Lmstfy {
         registry: Arc<Mutex<Registry>>,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let metrics = Metrics::default();
+        let metrics = LmstfyMetrics::default();
         metrics.register(&mut locked(&registry));
-        let shared = Shared {
+        let shared = RequestContext {
             queues: engine.queues(),
             engine,
             tokens,
@@ -125,7 +125,7 @@ impl Lmstfy {
 
     /// What programs ask: `/api/...`.
     pub fn api(&self) -> Router {
-        Router::new().fallback(any(Api)).with_state(Arc::clone(&self.shared))
+        Router::new().fallback(any(ApiHandler)).with_state(Arc::clone(&self.shared))
     }
 
     /// What operators ask: `/token/...`, `/limits`, `/info` and the like.
@@ -135,7 +135,7 @@ impl Lmstfy {
 
     /// What those are answered that there is no room for.
     pub fn busy() -> Router {
-        let full = || Answer::error(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
+        let full = || LmstfyAnswer::error(StatusCode::SERVICE_UNAVAILABLE, "too many connections");
         Router::new().fallback(any(async move || full().into_response(None)))
     }
 }
@@ -145,12 +145,12 @@ base::debug_as_name!(Lmstfy);
 /// The API, as a handler of its own: who waits for a job keeps nothing of the request but what is
 /// asked for.
 #[derive(Clone)]
-struct Api;
+struct ApiHandler;
 
-impl Handler<(), Arc<Shared>> for Api {
+impl Handler<(), Arc<RequestContext>> for ApiHandler {
     type Future = BoxFuture<'static, Response>;
 
-    fn call(self, request: Request, shared: Arc<Shared>) -> Self::Future {
+    fn call(self, request: Request, shared: Arc<RequestContext>) -> Self::Future {
         let began = Instant::now();
         let (parts, body) = shared.body_drain.watching(request).into_parts();
         let noted = shared.note(&parts, str::to_owned);
@@ -168,7 +168,7 @@ impl Handler<(), Arc<Shared>> for Api {
     }
 }
 
-async fn admin(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+async fn admin(State(shared): State<Arc<RequestContext>>, request: Request) -> Response {
     let began = Instant::now();
     let (parts, body) = shared.body_drain.watching(request).into_parts();
     let noted = shared.note(&parts, admin::without_token);
@@ -179,7 +179,7 @@ async fn admin(State(shared): State<Arc<Shared>>, request: Request) -> Response 
 /// What the log is to say of a request.
 type Noted = Option<Box<(Method, String)>>;
 
-impl Shared {
+impl RequestContext {
     fn now(&self) -> Timestamp {
         self.engine.clock().now()
     }
@@ -191,7 +191,7 @@ impl Shared {
         is_logged.then(|| Box::new((parts.method.clone(), path(parts.uri.path()))))
     }
 
-    fn finish(&self, noted: Noted, answer: Answer, began: Instant) -> Response {
+    fn finish(&self, noted: Noted, answer: LmstfyAnswer, began: Instant) -> Response {
         let id = self.request_ids.next(self.now());
         if let Some(noted) = noted {
             let ((method, path), code) = (&*noted, answer.status.as_u16());

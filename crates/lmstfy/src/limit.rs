@@ -42,7 +42,7 @@ struct LimitInterval {
 
 /// A call that is under way. It counts when it has succeeded.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct ThrottledCall {
     throttle: Arc<Throttle>,
     action: Action,
     /// The end of the interval it was taken of.
@@ -64,7 +64,11 @@ impl Throttle {
     ///
     /// # Errors
     /// When there may be none before the interval ends.
-    pub(crate) fn take(self: &Arc<Self>, action: Action, now: Timestamp) -> Result<Option<Taken>, Reached> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        action: Action,
+        now: Timestamp,
+    ) -> Result<Option<ThrottledCall>, Reached> {
         let (calls_max, window) = self.of(action);
         if calls_max <= 0 {
             return Ok(None);
@@ -78,7 +82,7 @@ impl Throttle {
             return Err(Reached);
         }
         window.calls += 1;
-        Ok(Some(Taken { throttle: Arc::clone(self), action, ends: window.ends, counts: false }))
+        Ok(Some(ThrottledCall { throttle: Arc::clone(self), action, ends: window.ends, counts: false }))
     }
 
     fn of(&self, action: Action) -> (i64, &Mutex<LimitInterval>) {
@@ -89,14 +93,14 @@ impl Throttle {
     }
 }
 
-impl Taken {
+impl ThrottledCall {
     /// It has succeeded.
     pub(crate) fn counts(mut self) {
         self.counts = true;
     }
 }
 
-impl Drop for Taken {
+impl Drop for ThrottledCall {
     fn drop(&mut self) {
         if self.counts {
             return;

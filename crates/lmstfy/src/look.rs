@@ -5,37 +5,41 @@ use base::Problem;
 use engine::queues::{JobRef, QueueName};
 use serde::Serialize;
 
-use crate::Shared;
-use crate::answer::Answer;
+use crate::RequestContext;
+use crate::answer::LmstfyAnswer;
 use crate::job::{self, Shown};
 
 #[derive(Serialize)]
-pub(crate) struct Size<'a> {
+pub(crate) struct QueueSize<'a> {
     namespace: &'a str,
     queue: &'a str,
     size: u64,
 }
 
-impl<'a> Size<'a> {
+impl<'a> QueueSize<'a> {
     pub(crate) fn of(queue: &'a QueueName, size: u64) -> Self {
         Self { namespace: queue.namespace(), queue: queue.queue(), size }
     }
 }
 
 /// The job that would be consumed next.
-pub(crate) async fn peek(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn peek(shared: &RequestContext, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
     match shared.queues.peek(queue).await {
         Ok(job) => Ok(shown(shared, queue, Shown::at_the_head(&job))),
         Err(problem) if problem.status == 404 => {
-            Err(Answer::error(StatusCode::NOT_FOUND, "the queue is empty"))
+            Err(LmstfyAnswer::error(StatusCode::NOT_FOUND, "the queue is empty"))
         }
         Err(problem) => Err(problem.into()),
     }
 }
 
 /// A job by its id, wherever it stands, also a dead one.
-pub(crate) async fn job(shared: &Shared, queue: &QueueName, id: &str) -> Result<Answer, Answer> {
-    let not_found = || Answer::error(StatusCode::NOT_FOUND, "job not found");
+pub(crate) async fn job(
+    shared: &RequestContext,
+    queue: &QueueName,
+    id: &str,
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
+    let not_found = || LmstfyAnswer::error(StatusCode::NOT_FOUND, "job not found");
     let id = job::id(id).ok_or_else(not_found)?;
     match shared.queues.job(queue, JobRef::Id(id)).await {
         Ok(job) => return Ok(shown(shared, queue, Shown::found(&job))),
@@ -46,20 +50,23 @@ pub(crate) async fn job(shared: &Shared, queue: &QueueName, id: &str) -> Result<
     Ok(shown(shared, queue, Shown::dead(&dead)))
 }
 
-fn shown(shared: &Shared, queue: &QueueName, job: Shown<'_>) -> Answer {
+fn shown(shared: &RequestContext, queue: &QueueName, job: Shown<'_>) -> LmstfyAnswer {
     let mut text = Vec::new();
     job.write(&mut text, queue.namespace(), queue.queue(), None, shared.now());
-    Answer::json(StatusCode::OK, text)
+    LmstfyAnswer::json(StatusCode::OK, text)
 }
 
 /// How many jobs can be consumed.
-pub(crate) async fn size(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn size(shared: &RequestContext, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let stats = shared.queues.stats(queue).await?;
-    Ok(Answer::of(StatusCode::OK, &Size::of(queue, stats.ready)))
+    Ok(LmstfyAnswer::of(StatusCode::OK, &QueueSize::of(queue, stats.ready)))
 }
 
 /// What can be consumed goes; the rest of the queue stays.
-pub(crate) async fn destroy(shared: &Shared, queue: &QueueName) -> Result<Answer, Answer> {
+pub(crate) async fn destroy(
+    shared: &RequestContext,
+    queue: &QueueName,
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let dropped = shared.queues.drop_ready(queue).await?;
-    Ok(Answer::nothing().having_changed(dropped))
+    Ok(LmstfyAnswer::nothing().having_changed(dropped))
 }

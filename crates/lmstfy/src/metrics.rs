@@ -17,8 +17,8 @@ use crate::route::Action;
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 #[derive(Clone, Debug)]
-pub(crate) struct Metrics {
-    requests: Family<Answered, Counter>,
+pub(crate) struct LmstfyMetrics {
+    requests: Family<CallStatusLabels, Counter>,
     duration: Family<CallLabels, Histogram>,
     jobs: Family<MovedLabels, Counter>,
     limited: Family<LimitedLabels, Counter>,
@@ -28,7 +28,7 @@ pub(crate) struct Metrics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct CallStatusLabels {
     call: &'static str,
     status: u16,
 }
@@ -53,7 +53,7 @@ struct UnauthorizedLabels {
     reason: &'static str,
 }
 
-impl Default for Metrics {
+impl Default for LmstfyMetrics {
     fn default() -> Self {
         Self {
             requests: Family::default(),
@@ -66,7 +66,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl LmstfyMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let help = "Requests to lmstfy's API, by call and status";
         registry.register("fieldpost_lmstfy_requests", help, self.requests.clone());
@@ -88,7 +88,7 @@ impl Metrics {
 
     pub(crate) fn answered(&self, call: &'static str, status: StatusCode, began: Instant) {
         self.duration.get_or_create(&CallLabels { call }).observe(began.elapsed().as_secs_f64());
-        self.requests.get_or_create(&Answered { call, status: status.as_u16() }).inc();
+        self.requests.get_or_create(&CallStatusLabels { call, status: status.as_u16() }).inc();
     }
 
     pub(crate) fn moved(&self, how: &'static str, jobs: usize) {

@@ -14,9 +14,9 @@ use net::body::{WholeBody, whole};
 use net::shares::SenderKey;
 use serde_json::value::RawValue;
 
-use crate::answer::Answer;
+use crate::answer::LmstfyAnswer;
 use crate::query::Query;
-use crate::{Shared, attributes, dead};
+use crate::{RequestContext, attributes, dead};
 
 /// How long a job is worth doing if nobody says so: a day.
 pub(crate) const TTL_SECONDS: u64 = 24 * 60 * 60;
@@ -35,16 +35,17 @@ struct PublishTerms {
 }
 
 impl PublishTerms {
-    fn of(query: Query<'_>) -> Result<Self, Answer> {
+    fn of(query: Query<'_>) -> Result<Self, LmstfyAnswer> {
         let most = u64::from(u32::MAX);
-        let delay = query.number("delay", 0, most).ok_or_else(|| Answer::bad("invalid delay"))?;
-        let ttl = query.number("ttl", TTL_SECONDS, most).ok_or_else(|| Answer::bad("invalid ttl"))?;
+        let delay = query.number("delay", 0, most).ok_or_else(|| LmstfyAnswer::bad("invalid delay"))?;
+        let ttl = query.number("ttl", TTL_SECONDS, most).ok_or_else(|| LmstfyAnswer::bad("invalid ttl"))?;
         if ttl > 0 && ttl < delay {
-            return Err(Answer::bad("ttl is shorter than delay"));
+            return Err(LmstfyAnswer::bad("ttl is shorter than delay"));
         }
-        let tries = query.number("tries", 1, u16::MAX.into()).ok_or_else(|| Answer::bad("invalid tries"))?;
+        let tries =
+            query.number("tries", 1, u16::MAX.into()).ok_or_else(|| LmstfyAnswer::bad("invalid tries"))?;
         if tries == 0 {
-            return Err(Answer::bad("tries shouldn't be zero"));
+            return Err(LmstfyAnswer::bad("tries shouldn't be zero"));
         }
         let ttl = if ttl > 0 && ttl == delay { ttl + TTL_OF_DELAY_SECONDS } else { ttl };
         let span = |seconds| (seconds > 0).then(|| Duration::from_secs(seconds));
@@ -63,12 +64,12 @@ impl PublishTerms {
 }
 
 pub(crate) async fn one(
-    shared: &Shared,
+    shared: &RequestContext,
     queue: &QueueName,
     query: Query<'_>,
     parts: &Parts,
     body: Body,
-) -> Result<Answer, Answer> {
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let mut terms = PublishTerms::of(query)?;
     let WholeBody { bytes, held: _held } = read(shared, parts, body, JOB_PAYLOAD_BYTES_MAX).await?;
     terms.attributes = attributes::of(&parts.headers)?;
@@ -79,30 +80,30 @@ pub(crate) async fn one(
     text.extend_from_slice(b"{\"job_id\":");
     write_ids(&mut text, &ids);
     text.extend_from_slice(b",\"msg\":\"published\"}");
-    Ok(Answer::json(StatusCode::CREATED, text))
+    Ok(LmstfyAnswer::json(StatusCode::CREATED, text))
 }
 
 /// The new job is there before the old one goes, so that nothing is lost between the two.
 pub(crate) async fn again(
-    shared: &Shared,
+    shared: &RequestContext,
     queue: &QueueName,
     id: &str,
     query: Query<'_>,
     parts: &Parts,
     body: Body,
-) -> Result<Answer, Answer> {
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let published = one(shared, queue, query, parts, body).await?;
     dead::delete_job(shared, queue, id).await?;
     Ok(published)
 }
 
 pub(crate) async fn many(
-    shared: &Shared,
+    shared: &RequestContext,
     queue: &QueueName,
     query: Query<'_>,
     parts: &Parts,
     body: Body,
-) -> Result<Answer, Answer> {
+) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let mut terms = PublishTerms::of(query)?;
     let WholeBody { bytes, held: _held } = read(shared, parts, body, JSON_BODY_BYTES_MAX).await?;
     let elements = elements(&bytes)?;
@@ -114,41 +115,50 @@ pub(crate) async fn many(
     text.extend_from_slice(b"{\"job_ids\":[");
     write_ids(&mut text, &ids);
     text.extend_from_slice(b"],\"msg\":\"published\"}");
-    Ok(Answer::json(StatusCode::CREATED, text))
+    Ok(LmstfyAnswer::json(StatusCode::CREATED, text))
 }
 
 /// The elements as they are written, which is what the jobs carry. `null` is an empty array.
-fn elements(bytes: &[u8]) -> Result<Vec<&RawValue>, Answer> {
+fn elements(bytes: &[u8]) -> Result<Vec<&RawValue>, LmstfyAnswer> {
     let elements: Option<Vec<&RawValue>> = serde_json::from_slice(bytes)
-        .map_err(|_not_json| Answer::bad("request body should be an array of objects"))?;
+        .map_err(|_not_json| LmstfyAnswer::bad("request body should be an array of objects"))?;
     let elements = elements.unwrap_or_default();
     if elements.is_empty() {
-        return Err(Answer::bad("no jobs"));
+        return Err(LmstfyAnswer::bad("no jobs"));
     }
     if elements.len() > BULK_MAX {
-        return Err(Answer::bad("too many jobs"));
+        return Err(LmstfyAnswer::bad("too many jobs"));
     }
     if elements.iter().any(|element| element.get().len() > JOB_PAYLOAD_BYTES_MAX) {
-        return Err(Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "job too large"));
+        return Err(LmstfyAnswer::error(StatusCode::PAYLOAD_TOO_LARGE, "job too large"));
     }
     Ok(elements)
 }
 
-async fn read(shared: &Shared, parts: &Parts, body: Body, bytes_max: usize) -> Result<WholeBody, Answer> {
+async fn read(
+    shared: &RequestContext,
+    parts: &Parts,
+    body: Body,
+    bytes_max: usize,
+) -> Result<WholeBody, LmstfyAnswer> {
     let sender = SenderKey::of(&parts.extensions);
     whole(body, bytes_max, &shared.memory, &sender).await.map_err(|problem| not_read(&problem))
 }
 
 /// A body that cannot be read now is good for another try: a program takes 400 as final.
-fn not_read(problem: &Problem) -> Answer {
+fn not_read(problem: &Problem) -> LmstfyAnswer {
     match problem.status {
-        413 => Answer::error(StatusCode::PAYLOAD_TOO_LARGE, "body too large"),
-        503 => Answer::error(StatusCode::SERVICE_UNAVAILABLE, &problem.detail),
-        _ => Answer::bad("failed to read body"),
+        413 => LmstfyAnswer::error(StatusCode::PAYLOAD_TOO_LARGE, "body too large"),
+        503 => LmstfyAnswer::error(StatusCode::SERVICE_UNAVAILABLE, &problem.detail),
+        _ => LmstfyAnswer::bad("failed to read body"),
     }
 }
 
-async fn publish(shared: &Shared, queue: &QueueName, jobs: Vec<NewJob>) -> Result<Vec<String>, Answer> {
+async fn publish(
+    shared: &RequestContext,
+    queue: &QueueName,
+    jobs: Vec<NewJob>,
+) -> Result<Vec<String>, LmstfyAnswer> {
     let published = shared.queues.publish(queue, jobs, None).await?;
     shared.metrics.moved("published", published.len());
     Ok(published.iter().map(|job| id_text(job.id)).collect())
@@ -168,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    fn said(answer: &Answer) -> (u16, String) {
+    fn said(answer: &LmstfyAnswer) -> (u16, String) {
         (answer.status.as_u16(), String::from_utf8_lossy(&answer.body).into_owned())
     }
 

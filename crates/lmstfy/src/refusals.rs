@@ -36,13 +36,13 @@ impl Reason {
 
 /// Somebody who is not let in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal<'a> {
+pub(crate) struct RefusedCaller<'a> {
     pub(crate) why: Reason,
     /// The name of a token that may not do this.
     pub(crate) login: Option<&'a str>,
 }
 
-impl From<Reason> for Refusal<'_> {
+impl From<Reason> for RefusedCaller<'_> {
     fn from(why: Reason) -> Self {
         Self { why, login: None }
     }
@@ -57,11 +57,11 @@ impl RefusalLog {
     pub(crate) fn write(
         &self,
         way: &'static str,
-        refusal: Refusal<'_>,
+        refusal: RefusedCaller<'_>,
         namespace: Option<&str>,
         peer: Option<SocketAddr>,
     ) {
-        let Refusal { why, login } = refusal;
+        let RefusedCaller { why, login } = refusal;
         let sender = peer.map(|peer| address::sender(peer.ip()));
         let Some(left_out) = self.0.take((sender, why.as_str()), Instant::now()) else { return };
         let (code, namespace, peer) = (why.as_str(), namespace.map(shown), peer.map(display));

@@ -4,11 +4,11 @@ use axum::http::Method;
 use base::limits::{QUEUE_NAME_CHARS_MAX, QUEUES_PER_CONSUME_MAX};
 use engine::queues::QueueName;
 
-use crate::answer::Answer;
+use crate::answer::LmstfyAnswer;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target<'a> {
+pub(crate) struct CallTarget<'a> {
     pub(crate) namespace: &'a str,
     /// One queue, or for [`JobCall::Consume`] several with commas between.
     pub(crate) queue: &'a str,
@@ -104,7 +104,7 @@ impl JobCall<'_> {
 }
 
 /// What a request is about, if there is such a call. `path` is decoded.
-pub(crate) fn target<'a>(method: &Method, path: &'a str) -> Option<Target<'a>> {
+pub(crate) fn target<'a>(method: &Method, path: &'a str) -> Option<CallTarget<'a>> {
     let mut segments = path.strip_prefix("/api/")?.split('/');
     let (namespace, queue) = (segments.next()?, segments.next()?);
     let rest = [segments.next(), segments.next()];
@@ -125,10 +125,10 @@ pub(crate) fn target<'a>(method: &Method, path: &'a str) -> Option<Target<'a>> {
         _ => return None,
     };
     let is_whole = segments.next().is_none() && !namespace.is_empty() && !queue.is_empty();
-    (is_whole && rest[1] != Some("")).then_some(Target { namespace, queue, call })
+    (is_whole && rest[1] != Some("")).then_some(CallTarget { namespace, queue, call })
 }
 
-impl Target<'_> {
+impl CallTarget<'_> {
     /// The queues, of which there is one unless jobs are consumed.
     ///
     /// Their names are those of the real server, which lets a namespace begin with `_`. A queue's
@@ -137,14 +137,14 @@ impl Target<'_> {
     ///
     /// # Errors
     /// 400 with what is wrong with a name.
-    pub(crate) fn names(&self) -> Result<Vec<QueueName>, Answer> {
+    pub(crate) fn names(&self) -> Result<Vec<QueueName>, LmstfyAnswer> {
         let Self { namespace, queue, call } = *self;
         let several = call == JobCall::Consume;
         if !several && (namespace.len() > QUEUE_NAME_CHARS_MAX || queue.len() > QUEUE_NAME_CHARS_MAX) {
-            return Err(Answer::bad("namespace or queue name too long"));
+            return Err(LmstfyAnswer::bad("namespace or queue name too long"));
         }
         if !is_plain(namespace) {
-            return Err(Answer::bad("namespace name contains forbidden characters"));
+            return Err(LmstfyAnswer::bad("namespace name contains forbidden characters"));
         }
         let is_one = |name| is_plain(name) && !name.starts_with('_');
         let fits = if several {
@@ -153,10 +153,10 @@ impl Target<'_> {
             is_one(queue)
         };
         if !fits {
-            return Err(Answer::bad("queue name contains forbidden characters"));
+            return Err(LmstfyAnswer::bad("queue name contains forbidden characters"));
         }
         if queue.split(',').count() > QUEUES_PER_CONSUME_MAX {
-            return Err(Answer::bad("too many queues"));
+            return Err(LmstfyAnswer::bad("too many queues"));
         }
         let mut names = Vec::with_capacity(1);
         for name in queue.split(',').filter(|name| !name.is_empty()) {
@@ -233,7 +233,7 @@ mod tests {
             (JobCall::Consume, "n.", "q", Err(namespace)),
             (JobCall::Consume, long.as_str(), "q", Ok(1)),
         ] {
-            let target = Target { namespace: of, queue: name, call };
+            let target = CallTarget { namespace: of, queue: name, call };
             let got = target.names().map(|names| names.len()).map_err(|answer| answer.body);
             let expect = expect.map_err(|text| format!("{{\"error\":\"{text}\"}}").into());
             assert_eq!(got, expect, "{target:?}");

@@ -51,15 +51,15 @@ pub struct StoredLimit {
 
 /// There are more tokens or limits than fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMany;
+pub struct TooManyTokens;
 
-impl std::fmt::Display for TooMany {
+impl std::fmt::Display for TooManyTokens {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "there are more than {TOKENS_MAX} tokens or limits, the most that are kept")
     }
 }
 
-impl std::error::Error for TooMany {}
+impl std::error::Error for TooManyTokens {}
 
 /// Makes what it is given durable, in place of what was there before.
 pub type Keep = dyn Fn(&StoredTokens) -> io::Result<()> + Send + Sync;
@@ -87,7 +87,7 @@ pub(crate) struct TokenTable {
 pub(crate) enum Unchanged {
     /// It is there already.
     Exists,
-    TooMany(TooMany),
+    TooMany(TooManyTokens),
     /// It could not be made durable.
     NotKept(io::Error),
 }
@@ -100,7 +100,7 @@ impl Tokens {
     pub fn new(
         kept: StoredTokens,
         keep: impl Fn(&StoredTokens) -> io::Result<()> + Send + Sync + 'static,
-    ) -> Result<Self, TooMany> {
+    ) -> Result<Self, TooManyTokens> {
         let mut table = TokenTable::default();
         for StoredToken { namespace, token, description } in kept.tokens {
             table.tokens.entry(namespace).or_default().insert(token, description);
@@ -228,10 +228,10 @@ impl TokenTable {
         StoredTokens { tokens, limits: self.limits() }
     }
 
-    fn check_size(&self) -> Result<(), TooMany> {
+    fn check_size(&self) -> Result<(), TooManyTokens> {
         let tokens: usize = self.tokens.values().map(BTreeMap::len).sum();
         let limits: usize = self.limits.values().map(BTreeMap::len).sum();
-        if tokens.max(limits) > TOKENS_MAX { Err(TooMany) } else { Ok(()) }
+        if tokens.max(limits) > TOKENS_MAX { Err(TooManyTokens) } else { Ok(()) }
     }
 }
 

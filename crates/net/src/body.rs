@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 use tokio::select;
 use tokio::time::{Instant, timeout};
 
-use crate::memory_budget::{FREE_BYTES, MemoryPart, Reservation};
+use crate::memory_budget::{FREE_BYTES, MemoryPart, MemoryReservation};
 use crate::pace::{BYTES_PER_SECOND_MIN, PaceWatch, RECEIVING};
 use crate::shares::SenderKey;
 
@@ -38,9 +38,9 @@ pub fn is_ndjson(headers: &HeaderMap) -> bool {
 
 /// A body as it comes.
 #[derive(Debug)]
-pub struct Pieces(Body);
+pub struct BodyPieces(Body);
 
-impl Pieces {
+impl BodyPieces {
     /// Of a sender that may take them from something slow.
     #[must_use]
     pub fn of(body: Body) -> Self {
@@ -87,7 +87,7 @@ async fn next_within(
 
 /// What a large body has of the budget. While others wait for that, its sender has to keep a pace.
 struct BodyReservation {
-    reservation: Reservation,
+    reservation: MemoryReservation,
     pace: PaceWatch,
 }
 
@@ -105,7 +105,7 @@ pub struct WholeBody {
     pub bytes: Bytes,
     /// What a large one has of the budget, for as long as its bytes are needed, or what was read
     /// out of them. Whoever waits for more than a commit lets go of it first.
-    pub held: Option<Reservation>,
+    pub held: Option<MemoryReservation>,
 }
 
 /// A whole body of at most `bytes_max`; a small one that comes in one piece is not copied. A large

@@ -43,7 +43,7 @@ pub fn value_in(message: &str, text: &str) -> Result<Value, Problem> {
 }
 
 fn parse(message: &str, text: &str) -> Result<Value, Problem> {
-    let mut writer = Writer::default();
+    let mut writer = CanonicalWriter::default();
     let mut parser = serde_json::Deserializer::from_str(text);
     let parsed = writer.deserialize(&mut parser).and_then(|number| parser.end().map(|()| number));
     match (parsed, writer.refused) {
@@ -68,7 +68,7 @@ fn out_of_range() -> Problem {
 
 /// Writes what it parses. Every `Deserializer` given to it is one JSON value.
 #[derive(Default)]
-struct Writer {
+struct CanonicalWriter {
     out: String,
     depth: usize,
     /// Set before parsing is broken off: serde's errors carry only text.
@@ -78,7 +78,7 @@ struct Writer {
 /// A number at the top is kept as a number; everything else is in `out`.
 type Top = Option<f64>;
 
-impl<'de> DeserializeSeed<'de> for &mut Writer {
+impl<'de> DeserializeSeed<'de> for &mut CanonicalWriter {
     type Value = Top;
 
     fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Top, D::Error> {
@@ -86,7 +86,7 @@ impl<'de> DeserializeSeed<'de> for &mut Writer {
     }
 }
 
-impl Writer {
+impl CanonicalWriter {
     fn refuse<T, E: Error>(&mut self, problem: Problem) -> Result<T, E> {
         self.refused = Some(problem);
         Err(E::custom("refused"))
@@ -187,7 +187,7 @@ struct CanonicalMember<'de> {
     written: Range<usize>,
 }
 
-impl<'de> Visitor<'de> for &mut Writer {
+impl<'de> Visitor<'de> for &mut CanonicalWriter {
     type Value = Top;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -221,7 +221,7 @@ impl<'de> Visitor<'de> for &mut Writer {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Top, A::Error> {
         self.enter("[")?;
         let mut first = true;
-        while items.next_element_seed(Item { writer: &mut *self, first })?.is_some() {
+        while items.next_element_seed(ArrayItem { writer: &mut *self, first })?.is_some() {
             first = false;
         }
         self.leave("]")
@@ -230,7 +230,7 @@ impl<'de> Visitor<'de> for &mut Writer {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Top, A::Error> {
         self.enter("{")?;
         let mut members = Vec::new();
-        while let Some(key) = map.next_key_seed(Key)? {
+        while let Some(key) = map.next_key_seed(ObjectKey)? {
             if !members.is_empty() {
                 self.push(",")?;
             }
@@ -246,12 +246,12 @@ impl<'de> Visitor<'de> for &mut Writer {
 }
 
 /// An item of an array, with the comma before it.
-struct Item<'a> {
-    writer: &'a mut Writer,
+struct ArrayItem<'a> {
+    writer: &'a mut CanonicalWriter,
     first: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Item<'_> {
+impl<'de> DeserializeSeed<'de> for ArrayItem<'_> {
     type Value = Top;
 
     fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Top, D::Error> {
@@ -263,9 +263,9 @@ impl<'de> DeserializeSeed<'de> for Item<'_> {
 }
 
 /// A key; borrowed unless it has escapes.
-struct Key;
+struct ObjectKey;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for ObjectKey {
     type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Self::Value, D::Error> {
@@ -273,7 +273,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl<'de> Visitor<'de> for Key {
+impl<'de> Visitor<'de> for ObjectKey {
     type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

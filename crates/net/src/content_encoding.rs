@@ -33,7 +33,7 @@ use tokio_util::bytes::Buf;
 
 use crate::pace::{PaceWatch, RECEIVING};
 use crate::problem::{Refused, quoted};
-use crate::shares::{Pool, SenderKey};
+use crate::shares::{SenderKey, SharedPool};
 
 /// Bodies that are decoded at the same time. A decoder takes about 80 KB.
 const DECODERS_MAX: usize = 512;
@@ -47,13 +47,13 @@ const PIECE_BYTES: usize = 16 * 1_024;
 /// The decoders.
 #[derive(Debug)]
 pub struct Decoders {
-    pool: Arc<Pool>,
+    pool: Arc<SharedPool>,
     in_use: Gauge,
 }
 
 impl Default for Decoders {
     fn default() -> Self {
-        Self { pool: Arc::new(Pool::new(DECODERS_MAX, DECODERS_SHARE)), in_use: Gauge::default() }
+        Self { pool: Arc::new(SharedPool::new(DECODERS_MAX, DECODERS_SHARE)), in_use: Gauge::default() }
     }
 }
 
@@ -124,7 +124,7 @@ struct Decoded {
     raw: Body,
     /// Read, and not decoded yet.
     input: Bytes,
-    pool: Arc<Pool>,
+    pool: Arc<SharedPool>,
     sender: SenderKey,
     in_use: Gauge,
     decoder: Option<Decoder>,

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 use crate::detach::this_call;
 use crate::metrics::LabelCounter;
-use crate::shares::{Pool, SenderKey, Taken};
+use crate::shares::{SenderKey, SharedPool, Taken};
 
 /// What memory is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub struct MemoryBudget {
 /// The part of the budget that a purpose has. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MemoryPart {
-    pool: Arc<Pool>,
+    pool: Arc<SharedPool>,
     /// What one sender may have.
     sender_bytes: usize,
     /// Of all parts.
@@ -106,7 +106,7 @@ impl Default for MemoryBudget {
         let (held, refused) = (Gauge::default(), LabelCounter::new("purpose"));
         let part = |purpose: Purpose| {
             let (bytes, sender_bytes) = (purpose.bytes(), purpose.bytes() / 2);
-            let pool = Arc::new(Pool::new(bytes / UNIT_BYTES, sender_bytes / UNIT_BYTES));
+            let pool = Arc::new(SharedPool::new(bytes / UNIT_BYTES, sender_bytes / UNIT_BYTES));
             let keeps_call = matches!(purpose, Purpose::Bodies | Purpose::Lines | Purpose::Messages);
             let (held, refused) = (held.clone(), refused.counter(purpose.label()));
             MemoryPart { pool, sender_bytes, held, refused, keeps_call }
@@ -146,7 +146,7 @@ impl MemoryBudget {
 impl MemoryPart {
     /// So much for a sender, once that is there; a share at most. Whoever waits for it must hold
     /// nothing of the part: it could be what others wait for.
-    pub async fn take(&self, sender: &SenderKey, bytes: usize) -> Reservation {
+    pub async fn take(&self, sender: &SenderKey, bytes: usize) -> MemoryReservation {
         self.reserved(self.pool.take(sender, units(bytes.min(self.sender_bytes))).await)
     }
 
@@ -154,7 +154,7 @@ impl MemoryPart {
     ///
     /// # Errors
     /// 503 `busy` when it is not.
-    pub async fn take_soon(&self, sender: &SenderKey, bytes: usize) -> Result<Reservation, Problem> {
+    pub async fn take_soon(&self, sender: &SenderKey, bytes: usize) -> Result<MemoryReservation, Problem> {
         timeout(WAIT_MAX, self.take(sender, bytes)).await.map_err(|_| {
             self.count_refusal();
             let detail = "others have all the memory there is for this; try again in a moment";
@@ -164,7 +164,7 @@ impl MemoryPart {
 
     /// So much for a sender, if that is there; a share at most.
     #[must_use]
-    pub fn try_take(&self, sender: &SenderKey, bytes: usize) -> Option<Reservation> {
+    pub fn try_take(&self, sender: &SenderKey, bytes: usize) -> Option<MemoryReservation> {
         Some(self.reserved(self.pool.try_take(sender, units(bytes.min(self.sender_bytes)))?))
     }
 
@@ -187,14 +187,14 @@ impl MemoryPart {
 
     /// As much of these bytes as is there, for what is in memory already.
     #[must_use]
-    pub fn take_available(&self, sender: &SenderKey, bytes: usize) -> Reservation {
+    pub fn take_available(&self, sender: &SenderKey, bytes: usize) -> MemoryReservation {
         self.reserved(self.pool.take_available(sender, units(bytes.min(self.sender_bytes))))
     }
 
-    fn reserved(&self, (permits, from): Taken) -> Reservation {
+    fn reserved(&self, (permits, from): Taken) -> MemoryReservation {
         let gauges = [self.held.clone(), Gauge::default()];
         let call = self.keeps_call.then(this_call).flatten();
-        let reservation = Reservation { permits, from, gauges, call };
+        let reservation = MemoryReservation { permits, from, gauges, call };
         reservation.gauges[0].inc_by(reservation.bytes());
         reservation
     }
@@ -208,7 +208,7 @@ impl MemoryPart {
 
 /// Memory of the budget; given back when this is dropped.
 #[derive(Debug)]
-pub struct Reservation {
+pub struct MemoryReservation {
     /// Of the sender's share, and of all.
     permits: [OwnedSemaphorePermit; 2],
     from: TakenFrom,
@@ -218,7 +218,7 @@ pub struct Reservation {
     call: Option<Arc<()>>,
 }
 
-impl Reservation {
+impl MemoryReservation {
     /// That of the call that runs here, which goes on with it: it was taken before that began.
     #[must_use]
     pub fn of_this_call(mut self) -> Self {
@@ -267,7 +267,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         for gauge in &self.gauges {
             gauge.dec_by(self.bytes());
@@ -277,7 +277,7 @@ impl Drop for Reservation {
 
 /// What an answer has of the budget, as an extension of it.
 #[derive(Clone, Debug)]
-pub(crate) struct UntilSent(pub(crate) Arc<Reservation>);
+pub(crate) struct UntilSent(pub(crate) Arc<MemoryReservation>);
 
 fn units(bytes: usize) -> u32 {
     bytes.div_ceil(UNIT_BYTES) as u32

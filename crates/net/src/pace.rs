@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How much has to move, and in what time.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct MinimumPace {
     /// How often it is looked at.
     pub every: Duration,
     /// What has to have moved since the last look, in bytes.
@@ -19,9 +19,10 @@ pub struct Pace {
 }
 
 /// Of a body that is received: 16 KiB a second.
-pub const RECEIVING: Pace = Pace { every: Duration::from_secs(5), bytes_min: 5 * BYTES_PER_SECOND_MIN };
+pub const RECEIVING: MinimumPace =
+    MinimumPace { every: Duration::from_secs(5), bytes_min: 5 * BYTES_PER_SECOND_MIN };
 /// Of an answer that is taken: 64 KiB in 10 seconds.
-pub const TAKING: Pace = Pace { every: Duration::from_secs(10), bytes_min: 64 * 1_024 };
+pub const TAKING: MinimumPace = MinimumPace { every: Duration::from_secs(10), bytes_min: 64 * 1_024 };
 /// Even where nobody waits, a sender gets a second more only for so many bytes.
 pub const BYTES_PER_SECOND_MIN: usize = 16 * 1_024;
 /// A look that comes later than this does not count: it is we who did not read meanwhile.
@@ -30,7 +31,7 @@ const NOT_WATCHED: Duration = Duration::from_secs(1);
 /// Looks whether a body keeps its pace, and whether it is over in time.
 #[derive(Debug)]
 pub struct PaceWatch {
-    pace: Pace,
+    pace: MinimumPace,
     at_latest: Option<Instant>,
     /// At the next look, or when the time is over.
     sleep: Pin<Box<Sleep>>,
@@ -41,14 +42,14 @@ pub struct PaceWatch {
 impl PaceWatch {
     /// Begins now, and lasts as long as the body does.
     #[must_use]
-    pub fn new(pace: Pace) -> Self {
+    pub fn new(pace: MinimumPace) -> Self {
         let sleep = Box::pin(sleep_until(Instant::now() + pace.every));
         Self { pace, at_latest: None, sleep, moved: 0 }
     }
 
     /// Begins now; the body has to be over within this time.
     #[must_use]
-    pub fn within(pace: Pace, time: Duration) -> Self {
+    pub fn within(pace: MinimumPace, time: Duration) -> Self {
         let now = Instant::now();
         let sleep = Box::pin(sleep_until(now + time.min(pace.every)));
         Self { pace, at_latest: Some(now + time), sleep, moved: 0 }

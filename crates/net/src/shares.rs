@@ -178,7 +178,7 @@ impl WaitShares {
 
 /// So much of something for all, and so much of it for one sender.
 #[derive(Debug)]
-pub struct Pool {
+pub struct SharedPool {
     all: Share,
     shares: SenderShares,
 }
@@ -186,7 +186,7 @@ pub struct Pool {
 /// What is taken: of the sender's share, and of all.
 pub type Taken = ([OwnedSemaphorePermit; 2], TakenFrom);
 
-impl Pool {
+impl SharedPool {
     /// So many permits, and so many of them for one sender.
     #[must_use]
     pub fn new(permits: usize, permits_of_sender: usize) -> Self {
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn one_sender_leaves_permits_to_others_and_all_of_them_have_so_many() {
-        let pool = Pool::new(3, 2);
+        let pool = SharedPool::new(3, 2);
         let take = |text: &str| pool.try_take(&SenderKey::of_address(text.parse().expect("an address")), 1);
         let (one, same, other) = ("2001:db8::1", "2001:db8:0:9::1", "10.0.0.1");
         let mut taken = vec![take(one), take(same), take(one), take(other)];

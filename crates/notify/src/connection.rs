@@ -2,9 +2,9 @@
 //!
 //! A post is one write, and reads until the answer has come. There is no task behind a connection.
 //! What the receiver sent or closed between two posts is found when the connection is asked whether
-//! it is [usable](Connection::is_usable). So a post costs no hand-over between tasks, an idle
-//! connection costs only its buffer, and dropping a post closes it. (It is our own because a post
-//! is all it has to do; with hyper's, an attempt cost a tenth more in all.)
+//! it is [usable](ReceiverConnection::is_usable). So a post costs no hand-over between tasks, an
+//! idle connection costs only its buffer, and dropping a post closes it. (It is our own because a
+//! post is all it has to do; with hyper's, an attempt cost a tenth more in all.)
 
 mod answer_start;
 mod response;
@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 
 pub use answer_start::AnswerStart;
 use response::Rest;
-pub use response::{Malformed, Response};
+pub use response::{Malformed, ResponseHead};
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,7 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// A connection. Not usable for good once a call on it has failed or was dropped half-way.
-pub struct Connection {
+pub struct ReceiverConnection {
     stream: Box<dyn ByteStream>,
     /// What was read and is not understood yet.
     input: Vec<u8>,
@@ -70,13 +70,15 @@ pub enum Broken {
 /// More follows than is read for the sake of a connection.
 struct TooLong;
 
-impl std::fmt::Debug for Connection {
+impl std::fmt::Debug for ReceiverConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("is_between_posts", &self.is_between_posts).finish_non_exhaustive()
+        f.debug_struct("ReceiverConnection")
+            .field("is_between_posts", &self.is_between_posts)
+            .finish_non_exhaustive()
     }
 }
 
-impl Connection {
+impl ReceiverConnection {
     /// A connection that nothing was sent on.
     #[must_use]
     pub fn new(stream: Box<dyn ByteStream>) -> Self {
@@ -104,7 +106,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection ends before that, or something else comes.
-    pub async fn post(&mut self, head: &[u8], body: &[u8]) -> Result<Response, Broken> {
+    pub async fn post(&mut self, head: &[u8], body: &[u8]) -> Result<ResponseHead, Broken> {
         self.is_between_posts = false;
         let mut parts = [IoSlice::new(head), IoSlice::new(body)];
         let mut parts = &mut parts[..];
@@ -128,12 +130,12 @@ impl Connection {
 
     /// Reads the head of an answer to a request of which that was the end. Interim ones are passed
     /// over.
-    async fn response(&mut self, asked: Instant) -> Result<Response, Broken> {
+    async fn response(&mut self, asked: Instant) -> Result<ResponseHead, Broken> {
         // A head that comes in small pieces is not parsed again with each of them.
         let (mut next_look, mut searched) = (0, 0);
         loop {
             if self.input.len() >= next_look || has_blank_line(&self.input[searched..]) {
-                if let Some((response, bytes)) = Response::parse(&self.input)? {
+                if let Some((response, bytes)) = ResponseHead::parse(&self.input)? {
                     self.input.drain(..bytes);
                     if !response.is_interim() {
                         return Ok(response);
@@ -158,7 +160,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection ends before that, or its chunks are no chunks.
-    pub async fn finish(&mut self, response: &Response, start: &mut AnswerStart) -> Result<(), Broken> {
+    pub async fn finish(&mut self, response: &ResponseHead, start: &mut AnswerStart) -> Result<(), Broken> {
         let is_kept = response.may_be_followed(ANSWER_BODY_BYTES_MAX);
         let mut left = if is_kept { ANSWER_BODY_BYTES_MAX } else { start.wants() };
         if left == 0 {

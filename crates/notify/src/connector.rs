@@ -1,7 +1,7 @@
 //! Makes the connections that notifications go out on: look-up, address check, TCP, TLS.
 //!
-//! There is no other way to a connection, so whatever is kept for reuse has passed the [`Guard`]
-//! too.
+//! There is no other way to a connection, so whatever is kept for reuse has passed the
+//! [`AddressGuard`] too.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use url::Host;
 
-use crate::connection::{ByteStream, Connection};
-use crate::guard::{Guard, Refused};
+use crate::connection::{ByteStream, ReceiverConnection};
+use crate::guard::{AddressGuard, OnlyPrivateAddresses};
 use crate::resolver::{Resolver, Unresolved};
 use crate::target::Origin;
 
@@ -104,13 +104,13 @@ fn certificate_cause(error: &CertificateError) -> AttemptError {
 
 /// Makes connections.
 pub(crate) struct Connector {
-    guard: Guard,
+    guard: AddressGuard,
     resolver: Resolver,
     tls: TlsConnector,
 }
 
 impl Connector {
-    pub(crate) fn new(guard: Guard, tls: Arc<ClientConfig>) -> Self {
+    pub(crate) fn new(guard: AddressGuard, tls: Arc<ClientConfig>) -> Self {
         Self { guard, resolver: Resolver::system(), tls: TlsConnector::from(tls) }
     }
 
@@ -120,7 +120,7 @@ impl Connector {
         &self,
         origin: &Origin,
         timings: &mut AttemptTimings,
-    ) -> Result<Connection, ConnectError> {
+    ) -> Result<ReceiverConnection, ConnectError> {
         let asked = Instant::now();
         let addresses = self.addresses(&origin.host).await;
         // An address that is written out is looked up nowhere.
@@ -128,7 +128,7 @@ impl Connector {
         let admitted = self.guard.admit(&addresses?)?;
         let stream = tokio::time::timeout(CONNECT_MAX, self.stream(origin, &admitted, timings));
         let stream = stream.await.map_err(|_| ConnectError::TooSlow)??;
-        Ok(Connection::new(stream))
+        Ok(ReceiverConnection::new(stream))
     }
 
     async fn addresses(&self, host: &Host<String>) -> Result<Arc<[IpAddr]>, ConnectError> {
@@ -167,8 +167,8 @@ pub(crate) fn millis(took: Duration) -> u32 {
     u32::try_from(took.as_millis()).unwrap_or(u32::MAX)
 }
 
-impl From<Refused> for ConnectError {
-    fn from(_: Refused) -> Self {
+impl From<OnlyPrivateAddresses> for ConnectError {
+    fn from(_: OnlyPrivateAddresses) -> Self {
         Self::Refused
     }
 }

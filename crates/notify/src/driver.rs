@@ -20,9 +20,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::breaker::{BreakerEvent, CloseReason};
 use crate::connector::Connector;
-use crate::guard::Guard;
-use crate::lanes::{IN_FLIGHT_MAX, Lanes, Lease, Limits};
-use crate::metrics::{AttemptResult, Metrics};
+use crate::guard::AddressGuard;
+use crate::lanes::{IN_FLIGHT_MAX, LaneLease, Lanes, SendLimits};
+use crate::metrics::{AttemptResult, WebhookMetrics};
 use crate::notices;
 use crate::open_breakers::OpenBreakers;
 use crate::outcomes;
@@ -38,7 +38,7 @@ mod sends;
 mod tests;
 
 use exchanges::Exchanges;
-use sends::{Finished, Shared, see_through};
+use sends::{Finished, SendContext, see_through};
 
 /// How long a stop waits for attempts under way; the whole server has 20 s to stop. What is cut off
 /// is repeated after the next start.
@@ -52,7 +52,7 @@ const SENDS_PER_TASK_MAX: usize = 16;
 
 /// What the operator can set of the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct WebhookSettings {
     /// Longest that an attempt may take.
     pub timeout: Duration,
     /// Most notifications of one client in flight.
@@ -69,8 +69,8 @@ pub struct Settings {
 /// The sender of webhooks, before it runs.
 pub struct Webhooks {
     engine: Engine,
-    settings: Settings,
-    metrics: Metrics,
+    settings: WebhookSettings,
+    metrics: WebhookMetrics,
     sender: Arc<Sender>,
     open_breakers: OpenBreakers,
 }
@@ -80,8 +80,8 @@ base::debug_as_name!(Webhooks);
 impl Webhooks {
     /// A sender of what `engine` has due.
     #[must_use]
-    pub fn new(engine: Engine, settings: Settings, metrics: Metrics) -> Self {
-        let guard = Guard { allow_private: settings.allow_private };
+    pub fn new(engine: Engine, settings: WebhookSettings, metrics: WebhookMetrics) -> Self {
+        let guard = AddressGuard { allow_private: settings.allow_private };
         let connector = Connector::new(guard, roots::system_tls());
         let clock = Arc::clone(engine.clock());
         let sender = Sender::new(clock, settings.timeout, connector, settings.in_flight, metrics.clone());
@@ -121,7 +121,7 @@ async fn run(webhooks: Webhooks, mut shutdown: watch::Receiver<bool>) {
     // always room.
     let (tell, mut told) = mpsc::channel(IN_FLIGHT_MAX);
     let mut batch = Vec::with_capacity(PROGRESS_AT_ONCE_MAX);
-    let mut driver = Driver::new(webhooks, tell);
+    let mut driver = WebhookDriver::new(webhooks, tell);
     let mut clients = engine.directory().subscribe();
     let mut sweep = interval(SWEEP_EVERY);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -156,21 +156,21 @@ async fn until(engine: &Engine, wakeup: Option<Timestamp>) {
     }
 }
 
-struct Driver {
+struct WebhookDriver {
     lanes: Lanes,
     exchanges: Exchanges,
-    shared: Arc<Shared>,
+    shared: Arc<SendContext>,
     tasks: JoinSet<()>,
-    metrics: Metrics,
+    metrics: WebhookMetrics,
     open_breakers: OpenBreakers,
     /// Clients that the process before told failing. No breaker of this one knows of them.
     told_failing: HashSet<ClientId>,
 }
 
-impl Driver {
+impl WebhookDriver {
     fn new(webhooks: Webhooks, tell: mpsc::Sender<Vec<Finished>>) -> Self {
         let Webhooks { engine, settings, metrics, sender, open_breakers } = webhooks;
-        let limits = Limits {
+        let limits = SendLimits {
             per_client: settings.per_client_in_flight,
             total: settings.in_flight.clamp(1, IN_FLIGHT_MAX),
             breaker_pause: settings.breaker_pause,
@@ -179,7 +179,7 @@ impl Driver {
             told_failing: engine.clients_told_failing().into_iter().collect(),
             lanes: Lanes::new(limits),
             exchanges: Exchanges::new(engine.clone()),
-            shared: Arc::new(Shared { engine, sender, timeout: settings.timeout, tell }),
+            shared: Arc::new(SendContext { engine, sender, timeout: settings.timeout, tell }),
             tasks: JoinSet::new(),
             metrics,
             open_breakers,
@@ -205,7 +205,7 @@ impl Driver {
     }
 
     /// Sends what was leased.
-    fn send(&mut self, leased: Vec<(Lease, Vec<AttemptDue>)>) {
+    fn send(&mut self, leased: Vec<(LaneLease, Vec<AttemptDue>)>) {
         let mut due = Vec::new();
         for (lease, got) in leased {
             self.lanes.leased(lease, got.len());

@@ -11,20 +11,20 @@ use base::address;
 
 /// The check.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Guard {
+pub(crate) struct AddressGuard {
     pub(crate) allow_private: bool,
 }
 
 /// Every address that was offered is private.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused;
+pub(crate) struct OnlyPrivateAddresses;
 
-impl Guard {
+impl AddressGuard {
     /// The addresses that may be connected to, in their order.
-    pub(crate) fn admit(self, offered: &[IpAddr]) -> Result<Vec<IpAddr>, Refused> {
+    pub(crate) fn admit(self, offered: &[IpAddr]) -> Result<Vec<IpAddr>, OnlyPrivateAddresses> {
         let may = |address: &IpAddr| self.allow_private || !address::is_private(*address);
         let admitted: Vec<IpAddr> = offered.iter().copied().filter(may).collect();
-        if admitted.is_empty() { Err(Refused) } else { Ok(admitted) }
+        if admitted.is_empty() { Err(OnlyPrivateAddresses) } else { Ok(admitted) }
     }
 }
 
@@ -32,18 +32,18 @@ impl Guard {
 mod tests {
     use super::*;
 
-    fn check(allow_private: bool, offered: &[&str], expect: Result<&[&str], Refused>) {
+    fn check(allow_private: bool, offered: &[&str], expect: Result<&[&str], OnlyPrivateAddresses>) {
         let parse = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an address")).collect();
         let offered: Vec<IpAddr> = parse(offered);
-        assert_eq!(Guard { allow_private }.admit(&offered), expect.map(parse), "{offered:?}");
+        assert_eq!(AddressGuard { allow_private }.admit(&offered), expect.map(parse), "{offered:?}");
     }
 
     #[test]
     fn only_public_addresses_pass() {
         check(false, &["1.1.1.1", "2606:4700::1111"], Ok(&["1.1.1.1", "2606:4700::1111"]));
         check(false, &["10.0.0.1", "1.1.1.1", "::1"], Ok(&["1.1.1.1"]));
-        check(false, &["127.0.0.1"], Err(Refused));
-        check(false, &["::ffff:10.0.0.1", "169.254.169.254"], Err(Refused));
+        check(false, &["127.0.0.1"], Err(OnlyPrivateAddresses));
+        check(false, &["::ffff:10.0.0.1", "169.254.169.254"], Err(OnlyPrivateAddresses));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A lane is the due work of one client in one partition. [`Lanes`] knows which lanes have some and
 //! how many sends each client has in flight. It goes round the clients, one lease at a time. It
 //! keeps two limits: sends in flight for each client, and for all. It never sees a notification.
-//! Its driver asks for the [`Lease`]s, carries them out and tells how they went; the simulation
+//! Its driver asks for the [`LaneLease`]s, carries them out and tells how they went; the simulation
 //! drives it the same way. A client without due work and with nothing in flight is forgotten, but
 //! for the failures that its [breaker](crate::breaker) counts.
 
@@ -26,7 +26,7 @@ pub const IN_FLIGHT_MAX: usize = 2_048;
 
 /// How many sends may be in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SendLimits {
     /// For one client; at least 1.
     pub per_client: usize,
     /// For all clients together; at least 1.
@@ -50,7 +50,7 @@ pub enum ClientStatus {
 /// [`Lanes::leased`] takes it back.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a lease that is not given back holds its places for ever"]
-pub struct Lease {
+pub struct LaneLease {
     /// The lane's partition.
     pub partition: PartitionId,
     /// The lane's client.
@@ -62,7 +62,7 @@ pub struct Lease {
 /// The lanes with due work.
 #[derive(Debug)]
 pub struct Lanes {
-    limits: Limits,
+    limits: SendLimits,
     clients: ByClient<ClientLanes>,
     /// Clients to be asked next, in turn; each at most once, each with a ready lane.
     round: VecDeque<Incarnation>,
@@ -84,7 +84,7 @@ struct ClientLanes {
     ready: VecDeque<PartitionId>,
     leasing: Vec<Leasing>,
     in_flight: usize,
-    place: Place,
+    place: WaitPosition,
 }
 
 /// A lane whose lease is under way.
@@ -97,7 +97,7 @@ struct Leasing {
 
 /// Where a client waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum WaitPosition {
     /// Nowhere: it has no ready lane, or as many sends in flight as it may have; one of them will
     /// end.
     #[default]
@@ -113,7 +113,7 @@ enum Place {
 impl Lanes {
     /// No lanes yet.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: SendLimits) -> Self {
         assert!(limits.per_client > 0 && limits.total > 0, "a limit of 0 would never send");
         Self {
             limits,
@@ -158,14 +158,14 @@ impl Lanes {
         &mut self,
         now: Timestamp,
         mut status_of: impl FnMut(Incarnation) -> ClientStatus,
-    ) -> Option<Lease> {
+    ) -> Option<LaneLease> {
         while let Some((_, client)) = self.held.first().copied().filter(|(at, _)| *at <= now) {
             self.held.pop_first();
             self.back_to_round(client);
         }
         while self.in_flight < self.limits.total {
             let client = self.round.pop_front()?;
-            self.at(client).place = Place::Resting;
+            self.at(client).place = WaitPosition::Resting;
             match self.know(client, status_of(client)) {
                 ClientStatus::Enabled(known) => {
                     if let Some(lease) = self.lease_of(now, &known) {
@@ -173,7 +173,7 @@ impl Lanes {
                     }
                 }
                 ClientStatus::Disabled => {
-                    self.at(client).place = Place::Aside;
+                    self.at(client).place = WaitPosition::Aside;
                     self.aside.push(client);
                 }
                 ClientStatus::Gone => self.forget_ready(client),
@@ -191,8 +191,8 @@ impl Lanes {
     /// The lease was carried out and gave `got` notifications; each of them is in flight until
     /// [`Lanes::finished`]. Fewer than asked for: the lane is empty until it is named again.
     #[expect(clippy::needless_pass_by_value, reason = "a lease is given back once")]
-    pub fn leased(&mut self, lease: Lease, got: usize) {
-        let Lease { partition, client, max } = lease;
+    pub fn leased(&mut self, lease: LaneLease, got: usize) {
+        let LaneLease { partition, client, max } = lease;
         assert!(got <= max, "a partition leases no more than it is asked for");
         let known = self.at(client);
         let at = known.leasing.iter().position(|lane| lane.partition == partition);
@@ -282,13 +282,13 @@ impl Lanes {
     /// A lease of the client's first lane, if the client may have more in flight. What it may have
     /// is spread over its ready lanes, so that they are leased side by side; each lease is a commit
     /// away.
-    fn lease_of(&mut self, now: Timestamp, known: &Arc<Client>) -> Option<Lease> {
+    fn lease_of(&mut self, now: Timestamp, known: &Arc<Client>) -> Option<LaneLease> {
         let client = known.incarnation;
         let share = match self.breakers.state(known) {
             BreakerState::Closed => self.share(),
             // With one in flight it rests until that has ended.
             BreakerState::Open { next_at } if next_at > now && self.at(client).in_flight == 0 => {
-                self.at(client).place = Place::Held;
+                self.at(client).place = WaitPosition::Held;
                 self.held.insert((next_at, client));
                 return None;
             }
@@ -306,14 +306,14 @@ impl Lanes {
         self.in_flight += max;
         self.ready -= 1;
         self.ask_again(client);
-        Some(Lease { partition, client, max })
+        Some(LaneLease { partition, client, max })
     }
 
     /// How many one client may have in flight now. It is all that the limit allows while little is
     /// in flight, and less as places grow scarce, but always one. So clients whose receivers hang
     /// share an ever smaller rest, and one that comes new finds room.
     fn share(&self) -> usize {
-        let Limits { per_client, total, .. } = self.limits;
+        let SendLimits { per_client, total, .. } = self.limits;
         let free = total - self.in_flight;
         (per_client * free).div_ceil(total).min(free)
     }
@@ -328,14 +328,14 @@ impl Lanes {
     /// when its turn comes.
     fn ask_again(&mut self, client: Incarnation) {
         let known = self.at(client);
-        if known.place == Place::Resting && !known.ready.is_empty() {
-            known.place = Place::Round;
+        if known.place == WaitPosition::Resting && !known.ready.is_empty() {
+            known.place = WaitPosition::Round;
             self.round.push_back(client);
         }
     }
 
     fn back_to_round(&mut self, client: Incarnation) {
-        self.at(client).place = Place::Round;
+        self.at(client).place = WaitPosition::Round;
         self.round.push_back(client);
     }
 

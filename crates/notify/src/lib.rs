@@ -35,8 +35,8 @@ mod task_ends;
 mod tester;
 
 pub use body::render;
-pub use driver::{Settings, Webhooks};
+pub use driver::{WebhookSettings, Webhooks};
 pub use lanes::IN_FLIGHT_MAX;
-pub use metrics::{Metrics, register_metrics};
+pub use metrics::{WebhookMetrics, register_metrics};
 pub use open_breakers::{OpenBreaker, OpenBreakers};
 pub use tester::Tester;

@@ -14,7 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 /// The sender's figures. Clones are the same figures.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct WebhookMetrics {
     attempts: Family<AttemptLabels, Counter>,
     pushes: Family<PushLabels, Counter>,
     duration: Histogram,
@@ -27,8 +27,8 @@ pub struct Metrics {
 
 /// Makes the sender's figures and names them in `registry`.
 #[must_use]
-pub fn register_metrics(registry: &mut Registry) -> Metrics {
-    let metrics = Metrics::new();
+pub fn register_metrics(registry: &mut Registry) -> WebhookMetrics {
+    let metrics = WebhookMetrics::new();
     let help = "Attempts to deliver a notification, by what came of them";
     registry.register("fieldpost_notify_attempts", help, metrics.attempts.clone());
     let help = "Posts of messages of subscriptions, by whether they were taken";
@@ -52,7 +52,7 @@ pub fn register_metrics(registry: &mut Registry) -> Metrics {
     metrics
 }
 
-impl Metrics {
+impl WebhookMetrics {
     pub(crate) fn new() -> Self {
         // 1 ms to 32 s, then the rest: timeouts of minutes are possible but rare.
         let buckets = std::iter::successors(Some(0.001), |bound| Some(bound * 2.0)).take(16);

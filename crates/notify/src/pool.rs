@@ -140,10 +140,10 @@ impl<C> Idle<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::Target;
+    use crate::target::WebhookTarget;
 
     fn origin(name: &str) -> Arc<Origin> {
-        Target::parse(&format!("http://{name}/")).expect("a target").origin
+        WebhookTarget::parse(&format!("http://{name}/")).expect("a target").origin
     }
 
     #[test]

@@ -13,7 +13,7 @@ use engine::records::Client;
 
 use crate::by_client::ByClient;
 use crate::signature::SigningKey;
-use crate::target::{NotATarget, Target};
+use crate::target::{NotATarget, WebhookTarget};
 
 const AGENT: &str = concat!("fieldpost/", env!("CARGO_PKG_VERSION"));
 /// Most clients that are kept prepared.
@@ -21,8 +21,8 @@ const PREPARED_MAX: usize = 4_096;
 
 /// A client, ready to be posted to.
 #[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) target: Target,
+pub(crate) struct PreparedClient {
+    pub(crate) target: WebhookTarget,
     /// What the head of every request begins with.
     pub(crate) opening: String,
     pub(crate) key: SigningKey,
@@ -30,10 +30,10 @@ pub(crate) struct Prepared {
     pub(crate) previous: Option<(SigningKey, Timestamp)>,
 }
 
-impl Prepared {
+impl PreparedClient {
     fn of(client: &Client) -> Result<Self, NotATarget> {
         let previous = client.previous_secret.as_ref();
-        let target = Target::parse(&client.url)?;
+        let target = WebhookTarget::parse(&client.url)?;
         let opening = format!(
             "POST {} HTTP/1.1\r\nhost: {}\r\nuser-agent: {AGENT}\r\ncontent-type: application/json\r\n",
             target.path, target.host
@@ -61,28 +61,29 @@ impl Prepared {
 /// The prepared clients.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedClients {
-    entries: Mutex<ByClient<Entry>>,
+    entries: Mutex<ByClient<PreparedEntry>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PreparedEntry {
     /// Held, so that no other record can have its address.
     version: Arc<Client>,
-    prepared: Arc<Prepared>,
+    prepared: Arc<PreparedClient>,
     used: bool,
 }
 
 impl PreparedClients {
     /// The client, prepared.
-    pub(crate) fn get(&self, client: &Arc<Client>) -> Result<Arc<Prepared>, NotATarget> {
+    pub(crate) fn get(&self, client: &Arc<Client>) -> Result<Arc<PreparedClient>, NotATarget> {
         if let Some(entry) = locked(&self.entries).get_mut(&client.incarnation)
             && Arc::ptr_eq(&entry.version, client)
         {
             entry.used = true;
             return Ok(Arc::clone(&entry.prepared));
         }
-        let prepared = Arc::new(Prepared::of(client)?);
-        let entry = Entry { version: Arc::clone(client), prepared: Arc::clone(&prepared), used: true };
+        let prepared = Arc::new(PreparedClient::of(client)?);
+        let entry =
+            PreparedEntry { version: Arc::clone(client), prepared: Arc::clone(&prepared), used: true };
         let mut entries = locked(&self.entries);
         if entries.len() < PREPARED_MAX || entries.contains_key(&client.incarnation) {
             entries.insert(client.incarnation, entry);

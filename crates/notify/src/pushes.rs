@@ -15,7 +15,7 @@ use engine::{Answer, Engine};
 use tokio::sync::{Semaphore, watch};
 
 use crate::body;
-use crate::metrics::{AttemptResult, Metrics};
+use crate::metrics::{AttemptResult, WebhookMetrics};
 use crate::outcomes::answer_of;
 use crate::sender::Sender;
 
@@ -33,7 +33,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
 struct Pushes {
     engine: Engine,
     sender: Arc<Sender>,
-    metrics: Metrics,
+    metrics: WebhookMetrics,
     places: Semaphore,
     places_of_failing: Semaphore,
 }
@@ -43,7 +43,7 @@ struct Pushes {
 pub(crate) async fn run(
     engine: Engine,
     sender: Arc<Sender>,
-    metrics: Metrics,
+    metrics: WebhookMetrics,
     mut shutdown: watch::Receiver<bool>,
 ) {
     let pushes = Arc::new(Pushes {
@@ -238,7 +238,7 @@ mod tests {
     use store::MemoryStore;
 
     use super::*;
-    use crate::receiver::{self, Receiver};
+    use crate::receiver::{self, TestReceiver};
     use crate::rig::{engine, sender};
 
     const SECRET: &[u8] = b"0123456789abcdef01234567";
@@ -268,7 +268,7 @@ mod tests {
 
     fn run_pushes(engine: &Engine) -> watch::Sender<bool> {
         let (stop, stopped) = watch::channel(false);
-        tokio::spawn(run(engine.clone(), Arc::new(sender()), Metrics::new(), stopped));
+        tokio::spawn(run(engine.clone(), Arc::new(sender()), WebhookMetrics::new(), stopped));
         stop
     }
 
@@ -283,7 +283,7 @@ mod tests {
     async fn messages_are_posted_in_order_until_they_are_taken() {
         let engine = engine(1).await;
         let asked = AtomicUsize::new(0);
-        let mut receiver = Receiver::start_closed(move || {
+        let mut receiver = TestReceiver::start_closed(move || {
             let fails = asked.fetch_add(1, Ordering::SeqCst) < 2;
             let mut answer = receiver::Answer::new(Full::<Bytes>::default());
             *answer.status_mut() = if fails { StatusCode::GONE } else { StatusCode::OK };
@@ -347,7 +347,7 @@ mod tests {
     #[tokio::test]
     async fn a_push_that_is_never_taken_can_be_passed_over() {
         let engine = engine(1).await;
-        let mut receiver = Receiver::start(|| {
+        let mut receiver = TestReceiver::start(|| {
             let mut answer = receiver::Answer::new(Full::<Bytes>::default());
             *answer.status_mut() = StatusCode::BAD_REQUEST;
             answer

@@ -22,7 +22,7 @@ use crate::connection::ByteStream;
 pub(crate) type Answer = Response<Full<Bytes>>;
 
 /// A receiver that keeps what it gets, and answers it.
-pub(crate) struct Receiver {
+pub(crate) struct TestReceiver {
     pub(crate) port: u16,
     pub(crate) requests: mpsc::UnboundedReceiver<Request<Bytes>>,
     /// Each answer takes a permit.
@@ -31,14 +31,14 @@ pub(crate) struct Receiver {
 }
 
 /// What the connections of a receiver share.
-struct Shared<A> {
+struct ReceiverContext<A> {
     tls: Option<TlsAcceptor>,
     keep: mpsc::UnboundedSender<Request<Bytes>>,
     gate: Arc<Semaphore>,
     answer: A,
 }
 
-impl Receiver {
+impl TestReceiver {
     /// A receiver that answers at once.
     pub(crate) async fn start(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Self {
         Self::start_with(None, Semaphore::MAX_PERMITS, answer).await
@@ -65,7 +65,7 @@ impl Receiver {
         let (listener, port) = listen().await;
         let (keep, requests) = mpsc::unbounded_channel();
         let (gate, connections) = (Arc::new(Semaphore::new(permits)), Arc::new(AtomicUsize::new(0)));
-        let shared = Arc::new(Shared { tls, keep, gate: Arc::clone(&gate), answer });
+        let shared = Arc::new(ReceiverContext { tls, keep, gate: Arc::clone(&gate), answer });
         let counter = Arc::clone(&connections);
         tokio::spawn(async move {
             while let Ok((tcp, _)) = listener.accept().await {
@@ -90,7 +90,7 @@ impl Receiver {
     }
 }
 
-async fn serve<A: Fn() -> Answer>(tcp: TcpStream, shared: Arc<Shared<A>>) {
+async fn serve<A: Fn() -> Answer>(tcp: TcpStream, shared: Arc<ReceiverContext<A>>) {
     let stream: Box<dyn ByteStream> = match &shared.tls {
         None => Box::new(tcp),
         Some(tls) => match tls.accept(tcp).await {

@@ -26,10 +26,10 @@ pub(crate) struct Unresolved;
 
 /// The look-ups under way.
 pub(crate) struct Resolver {
-    shared: Arc<Shared>,
+    shared: Arc<LookupState>,
 }
 
-struct Shared {
+struct LookupState {
     lookup: Box<Lookup>,
     threads: Arc<Semaphore>,
     asked: Mutex<HashMap<String, watch::Receiver<Answer>>>,
@@ -44,7 +44,7 @@ impl Resolver {
 
     fn new(lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
         let threads = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        Self { shared: Arc::new(Shared { lookup: Box::new(lookup), threads, asked: Mutex::default() }) }
+        Self { shared: Arc::new(LookupState { lookup: Box::new(lookup), threads, asked: Mutex::default() }) }
     }
 
     /// The addresses of `name`, at least one.
@@ -62,20 +62,20 @@ impl Resolver {
         }
         let (tell, answer) = watch::channel(None);
         asked.insert(name.to_owned(), answer.clone());
-        let under_way = UnderWay { shared: Arc::clone(&self.shared), name: name.to_owned(), tell };
+        let under_way = OngoingLookup { shared: Arc::clone(&self.shared), name: name.to_owned(), tell };
         tokio::spawn(under_way.begin());
         answer
     }
 }
 
 /// A look-up. However it ends, the name can be asked for again, and those who wait are told.
-struct UnderWay {
-    shared: Arc<Shared>,
+struct OngoingLookup {
+    shared: Arc<LookupState>,
     name: String,
     tell: watch::Sender<Answer>,
 }
 
-impl UnderWay {
+impl OngoingLookup {
     /// Waits for its turn. The thread is none of the runtime's, which could not end before the name
     /// server has answered.
     async fn begin(self) {
@@ -103,7 +103,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for OngoingLookup {
     fn drop(&mut self) {
         if self.tell.borrow().is_none() {
             self.answer(Err(Unresolved));

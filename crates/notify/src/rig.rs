@@ -10,8 +10,8 @@ use rustls::RootCertStore;
 use store::MemoryStore;
 
 use crate::connector::Connector;
-use crate::guard::Guard;
-use crate::metrics::Metrics;
+use crate::guard::AddressGuard;
+use crate::metrics::WebhookMetrics;
 use crate::roots;
 use crate::sender::Sender;
 
@@ -27,7 +27,7 @@ pub(crate) async fn engine(attempts_max: u32) -> Engine {
 }
 
 pub(crate) fn sender() -> Sender {
-    let connector = Connector::new(Guard { allow_private: true }, roots::tls(RootCertStore::empty()));
+    let connector = Connector::new(AddressGuard { allow_private: true }, roots::tls(RootCertStore::empty()));
     let clock = Arc::new(SystemClock::start(Timestamp(0)));
-    Sender::new(clock, Duration::from_secs(30), connector, crate::IN_FLIGHT_MAX, Metrics::new())
+    Sender::new(clock, Duration::from_secs(30), connector, crate::IN_FLIGHT_MAX, WebhookMetrics::new())
 }

@@ -14,11 +14,11 @@ use base::{Clock, EntityId, Timestamp};
 use engine::records::{ANSWER_BYTES_MAX, AttemptDetail, AttemptError, AttemptTimings, Client};
 use engine::{Answer, AttemptEnd};
 
-use crate::connection::{AnswerStart, Broken, Connection, Response};
+use crate::connection::{AnswerStart, Broken, ReceiverConnection, ResponseHead};
 use crate::connector::{ConnectError, Connector, millis};
-use crate::metrics::Metrics;
+use crate::metrics::WebhookMetrics;
 use crate::pool::Pool;
-use crate::prepared::{Prepared, PreparedClients};
+use crate::prepared::{PreparedClient, PreparedClients};
 use crate::retry_after::retry_after;
 
 #[cfg(test)]
@@ -37,9 +37,9 @@ pub(crate) struct Sender {
     clock: Arc<dyn Clock>,
     timeout: Duration,
     connector: Connector,
-    idle: Pool<Box<Connection>>,
+    idle: Pool<Box<ReceiverConnection>>,
     clients: PreparedClients,
-    metrics: Metrics,
+    metrics: WebhookMetrics,
 }
 
 impl Sender {
@@ -48,7 +48,7 @@ impl Sender {
         timeout: Duration,
         connector: Connector,
         idle_max: usize,
-        metrics: Metrics,
+        metrics: WebhookMetrics,
     ) -> Self {
         let idle = Pool::new(idle_max);
         Self { clock, timeout, connector, idle, clients: PreparedClients::default(), metrics }
@@ -115,11 +115,11 @@ impl Sender {
     /// anything was sent do not count.
     async fn post(
         &self,
-        client: &Prepared,
+        client: &PreparedClient,
         head: &str,
         body: &[u8],
         timings: &mut AttemptTimings,
-    ) -> Result<(Box<Connection>, Response), SendError> {
+    ) -> Result<(Box<ReceiverConnection>, ResponseHead), SendError> {
         while let Some(mut connection) = self.idle.take(&client.target.origin, Instant::now()) {
             if connection.is_usable().await {
                 timings.reused = true;
@@ -155,13 +155,13 @@ impl Sender {
 
 /// A connection on which an answer has begun.
 struct Open {
-    client: Arc<Prepared>,
-    connection: Box<Connection>,
-    response: Response,
+    client: Arc<PreparedClient>,
+    connection: Box<ReceiverConnection>,
+    response: ResponseHead,
 }
 
 /// The head of a request, as HTTP/1.1 has it.
-fn head(client: &Prepared, delivery: EntityId, body: &[u8], clock: &dyn Clock) -> String {
+fn head(client: &PreparedClient, delivery: EntityId, body: &[u8], clock: &dyn Clock) -> String {
     let (id, seconds) = (delivery.to_text(DELIVERY_ID_PREFIX), (clock.wall().0 / 1_000).to_string());
     let signature = client.sign(clock.now(), &id, &seconds, body);
     let length = body.len().to_string();

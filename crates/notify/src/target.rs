@@ -19,7 +19,7 @@ pub(crate) struct Origin {
 
 /// A client's URL in the parts that a request needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct WebhookTarget {
     pub(crate) origin: Arc<Origin>,
     /// Path and query, without anything that may not be in a request's head.
     pub(crate) path: Uri,
@@ -31,7 +31,7 @@ pub(crate) struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotATarget;
 
-impl Target {
+impl WebhookTarget {
     pub(crate) fn parse(text: &str) -> Result<Self, NotATarget> {
         let url = Url::parse(text).map_err(|_| NotATarget)?;
         let tls = match url.scheme() {
@@ -87,7 +87,7 @@ mod tests {
                 "example.com",
             ),
         ] {
-            let target = Target::parse(text).unwrap_or_else(|_| panic!("{text}"));
+            let target = WebhookTarget::parse(text).unwrap_or_else(|_| panic!("{text}"));
             assert_eq!(target.origin.to_string(), origin, "{text}");
             assert_eq!(target.path.to_string(), path, "{text}");
             assert_eq!(target.host, host, "{text}");
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn what_is_not_http_is_no_target() {
         for text in ["", "ftp://example.com/", "mailto:a@example.com", "http://", "//example.com/"] {
-            assert!(Target::parse(text).is_err(), "{text}");
+            assert!(WebhookTarget::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     use standardwebhooks::Webhook;
 
     use super::*;
-    use crate::receiver::{self, Receiver};
+    use crate::receiver::{self, TestReceiver};
     use crate::rig::{engine, sender};
 
     const SECRET: &[u8] = b"0123456789abcdef01234567";
@@ -150,7 +150,7 @@ mod tests {
     async fn an_end_is_posted_until_its_receiver_takes_it() {
         let engine = engine(10).await;
         let asked = AtomicUsize::new(0);
-        let mut receiver = Receiver::start(move || {
+        let mut receiver = TestReceiver::start(move || {
             let is_first = asked.fetch_add(1, Ordering::SeqCst) == 0;
             let mut answer = receiver::Answer::new(Full::<Bytes>::default());
             *answer.status_mut() = if is_first { StatusCode::BAD_GATEWAY } else { StatusCode::OK };

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
-use net::body::{Pieces, is_ndjson};
+use net::body::{BodyPieces, is_ndjson};
 use net::content_encoding::Decoders;
 use net::path::PathParameters;
 use net::problem::{self, Refused};
@@ -104,7 +104,8 @@ impl SpoolHttp {
         if body.size_hint().lower() > JSON_BODY_BYTES_MAX as u64 {
             return Err(too_large());
         }
-        let (mut pieces, mut whole, mut room) = (Pieces::of(body), Vec::new(), None::<OwnedSemaphorePermit>);
+        let (mut pieces, mut whole, mut room) =
+            (BodyPieces::of(body), Vec::new(), None::<OwnedSemaphorePermit>);
         while let Some(piece) = pieces.next().await? {
             let bytes = whole.len() + piece.len();
             if bytes > JSON_BODY_BYTES_MAX {

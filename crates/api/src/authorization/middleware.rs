@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use std::task::{Context, Poll};
 
 use access::{
-    Access, Caller, Holder, LimitReached, NotRecognised, PortalHolder, Scope, StreamRights, UnderWay,
+    Access, Caller, LimitReached, NotRecognised, OngoingRequest, PortalHolder, Scope, StreamRights,
+    TokenHolder,
 };
 use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
@@ -106,7 +107,7 @@ impl Service<Request> for PortalGuard {
 }
 
 /// A request that may go on, with what it takes of its token's limits.
-type Judged = Result<(Request, Option<UnderWay>), Box<Response>>;
+type Judged = Result<(Request, Option<OngoingRequest>), Box<Response>>;
 
 async fn judged(api: ApiState, request: Request) -> Judged {
     if let Some((holder, digest)) = portal::recognised(&api, &request) {
@@ -131,11 +132,11 @@ async fn judged(api: ApiState, request: Request) -> Judged {
 
 /// Without a route there is nothing to forbid: everyone is told that there is none.
 async fn judge(
-    holder: Holder<'_>,
+    holder: TokenHolder<'_>,
     api: &ApiState,
     needs: Option<Needs>,
     request: Request,
-) -> Result<(Request, Option<UnderWay>), Response> {
+) -> Result<(Request, Option<OngoingRequest>), Response> {
     let caller = holder.caller();
     let under_way = holder.take().map_err(|reached| named(caller, limited(holder, &reached)))?;
     let (mut parts, body) = request.into_parts();
@@ -163,7 +164,7 @@ async fn judge_portal(
     api: &ApiState,
     (holder, digest): (&PortalHolder, TokenDigest),
     request: Request,
-) -> Result<(Request, Option<UnderWay>), Response> {
+) -> Result<(Request, Option<OngoingRequest>), Response> {
     let caller = holder.caller();
     let later =
         |(problem, seconds): (Problem, u64)| named(caller, with_header(problem, RETRY_AFTER, seconds.into()));
@@ -198,8 +199,8 @@ fn admitted(
     mut parts: Parts,
     body: Body,
     caller: &Caller,
-    under_way: UnderWay,
-) -> (Request, Option<UnderWay>) {
+    under_way: OngoingRequest,
+) -> (Request, Option<OngoingRequest>) {
     parts.extensions.insert(caller.called());
     parts.extensions.insert(caller.clone());
     (Request::from_parts(parts, body), Some(under_way))
@@ -296,7 +297,7 @@ fn forbidden(caller: &Caller, takes: &str) -> Response {
     with_header(caller.may_not(takes), WWW_AUTHENTICATE, challenge)
 }
 
-fn limited(holder: Holder<'_>, reached: &LimitReached) -> Response {
+fn limited(holder: TokenHolder<'_>, reached: &LimitReached) -> Response {
     with_header(holder.limited(reached), RETRY_AFTER, portal::retry_after_seconds(reached).into())
 }
 

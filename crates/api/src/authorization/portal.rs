@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use access::{Access, Caller, Digest, LimitReached, Portal, PortalHolder, Scope, UnderWay};
+use access::{Access, Caller, Digest, LimitReached, OngoingRequest, Portal, PortalHolder, Scope};
 use axum::extract::Request;
 use axum::http::{Extensions, Method};
 use base::locks::locked;
@@ -229,7 +229,7 @@ pub(super) fn is_open(api: &ApiState, caller: &access::Caller, portal: &Portal) 
 ///
 /// # Errors
 /// The refusal, and after how many seconds the next may come.
-pub(super) fn take(api: &ApiState, holder: &PortalHolder) -> Result<UnderWay, (Problem, u64)> {
+pub(super) fn take(api: &ApiState, holder: &PortalHolder) -> Result<OngoingRequest, (Problem, u64)> {
     holder.take().map_err(|reached| {
         api.shared.portals.judged("limited");
         (holder.limited(&reached), retry_after_seconds(&reached))

@@ -11,31 +11,31 @@ fn digest(n: usize) -> Digest {
     Sha256::digest(n.to_be_bytes()).into()
 }
 
-async fn answered(remembered: &Arc<Remembered>, n: usize, bytes: usize) -> Answer {
+async fn answered(remembered: &Arc<IdempotencyKeys>, n: usize, bytes: usize) -> ApiAnswer {
     let kept = remembered.keep(digest(n), BODY, Timestamp(0)).expect("the same body");
     let body = Bytes::from(vec![b' '; bytes]);
-    let make = async { Ok(Answer { status: StatusCode::CREATED, body }) };
+    let make = async { Ok(ApiAnswer { status: StatusCode::CREATED, body }) };
     answer_of(Arc::clone(remembered), digest(n), kept, make).await
 }
 
 #[test]
 fn the_oldest_keys_make_room_for_new_ones() {
-    let remembered = Remembered::default();
+    let remembered = IdempotencyKeys::default();
     for n in 0..KEYS_MAX + 10 {
         remembered.keep(digest(n), BODY, Timestamp(0)).expect("new");
     }
-    assert_eq!(remembered.size(), Size { keys: KEYS_MAX, bytes: 0, forgotten_early: 10 });
+    assert_eq!(remembered.size(), IdempotencySize { keys: KEYS_MAX, bytes: 0, forgotten_early: 10 });
     assert!(remembered.keep(digest(9), [1; 32], Timestamp(0)).is_ok(), "forgotten, so new again");
     assert!(remembered.keep(digest(KEYS_MAX), [1; 32], Timestamp(0)).is_err(), "still there");
 }
 
 #[tokio::test]
 async fn the_oldest_answers_make_room_for_new_ones() {
-    let remembered = Arc::new(Remembered::default());
+    let remembered = Arc::new(IdempotencyKeys::default());
     for n in 0..3 {
         answered(&remembered, n, ANSWERS_BYTES_MAX / 2).await;
     }
-    let expect = Size { keys: 2, bytes: ANSWERS_BYTES_MAX, forgotten_early: 1 };
+    let expect = IdempotencySize { keys: 2, bytes: ANSWERS_BYTES_MAX, forgotten_early: 1 };
     assert_eq!(remembered.size(), expect);
     assert_eq!(answered(&remembered, 2, 5).await.body.len(), ANSWERS_BYTES_MAX / 2, "remembered");
     assert_eq!(answered(&remembered, 0, 5).await.body.len(), 5, "made again");
@@ -43,18 +43,18 @@ async fn the_oldest_answers_make_room_for_new_ones() {
 
 #[tokio::test]
 async fn an_answer_whose_key_was_forgotten_meanwhile_is_not_counted() {
-    let remembered = Arc::new(Remembered::default());
+    let remembered = Arc::new(IdempotencyKeys::default());
     let kept = remembered.keep(digest(0), BODY, Timestamp(0)).expect("new");
     let later = Timestamp(0).after(REMEMBERED_FOR);
     remembered.keep(digest(1), BODY, later).expect("new");
-    let make = async { Ok(Answer::nothing()) };
+    let make = async { Ok(ApiAnswer::nothing()) };
     answer_of(Arc::clone(&remembered), digest(0), kept, make).await;
-    assert_eq!(remembered.size(), Size { keys: 1, bytes: 0, forgotten_early: 0 });
+    assert_eq!(remembered.size(), IdempotencySize { keys: 1, bytes: 0, forgotten_early: 0 });
 }
 
 #[tokio::test]
 async fn a_panic_is_the_callers_and_the_next_one_tries_again() {
-    let remembered = Arc::new(Remembered::default());
+    let remembered = Arc::new(IdempotencyKeys::default());
     let kept = remembered.keep(digest(0), BODY, Timestamp(0)).expect("new");
     let make = async { panic!("on purpose") };
     let ended = tokio::spawn(answer_of(Arc::clone(&remembered), digest(0), kept, make)).await;

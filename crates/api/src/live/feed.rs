@@ -17,9 +17,9 @@ use super::moved::{MovedRows, SentRow, SentRows};
 use super::position::FeedPosition;
 use super::topic::LiveTopic;
 use crate::authorization::Visibility;
-use crate::cursor::Key;
+use crate::cursor::CursorKey;
 use crate::list::List;
-use crate::page::{Feed, Order};
+use crate::page::{FeedQuery, TimeOrder};
 
 /// Items of a message at most.
 const ITEMS_MAX: usize = 200;
@@ -99,9 +99,9 @@ impl<F, L: List> ListSource<F, L> {
     }
 }
 
-impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F, L> {
+impl<L: List, F: Fn(FeedQuery) -> L + Send + Sync> FeedSource for ListSource<F, L> {
     fn newest(&self, items: usize) -> Result<FeedRead, Problem> {
-        let list = (self.make)(feed(None, Order::Descending));
+        let list = (self.make)(feed(None, TimeOrder::Descending));
         let BoundedPage { found, .. } = read(&list, None, items, NEWEST_LOOKS_MAX)?;
         let mut texts = fitting::<L>(&found);
         let mut rows = self.rows_of(&found, &texts);
@@ -118,7 +118,7 @@ impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F, L> {
 
     fn since(&self, position: &FeedPosition, items: usize) -> Result<Option<FeedRead>, Problem> {
         let Some(key) = L::Key::read(&position.place) else { return Ok(None) };
-        let list = (self.make)(feed(Some(position.looked_until), Order::Ascending));
+        let list = (self.make)(feed(Some(position.looked_until), TimeOrder::Ascending));
         let BoundedPage { found, next, .. } = read(&list, Some(&key), items, 1)?;
         let texts = fitting::<L>(&found);
         let is_cut = texts.len() < found.len();
@@ -136,13 +136,13 @@ impl<L: List, F: Fn(Feed) -> L + Send + Sync> FeedSource for ListSource<F, L> {
 
     fn row(&self, id: EntityId) -> Result<Option<Vec<u8>>, Problem> {
         let Some(RowLookup { find, .. }) = self.rows else { return Ok(None) };
-        let list = (self.make)(feed(None, Order::Ascending));
+        let list = (self.make)(feed(None, TimeOrder::Ascending));
         find(&list, id)
     }
 }
 
-fn feed(from: Option<Timestamp>, order: Order) -> Feed {
-    Feed { from, to: None, order, wait: Duration::ZERO }
+fn feed(from: Option<Timestamp>, order: TimeOrder) -> FeedQuery {
+    FeedQuery { from, to: None, order, wait: Duration::ZERO }
 }
 
 /// So many items behind `after`, and where the list goes on if there may be more. Of a list that

@@ -11,7 +11,7 @@ use base::Problem;
 use engine::followers::live::{LiveFollower, WatchTarget, WatchedDevices};
 use engine::followers::registry::RegistryRows;
 use engine::followers::{Followed, FollowedFeed};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::shares::SenderKey;
 use tokio::select;
 use tokio::sync::watch;
@@ -25,7 +25,7 @@ use super::topic::{LiveRequest, LiveTopic, sees_devices_of};
 use super::visible::{VisibleChanges, VisibleDevices, VisibleQueues};
 use super::{LiveLook, LiveStreamPermit};
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::{Visibility, still_knows};
 use crate::overview;
 use crate::path::{unknown_client, unknown_device};
@@ -66,7 +66,7 @@ pub(super) struct LiveStream {
     /// Messages that are made: at most one look's.
     made: VecDeque<Bytes>,
     /// What the message takes that the connection is taking.
-    held: Option<Reservation>,
+    held: Option<MemoryReservation>,
     /// Things whose change may take rights away, a bit each.
     rights_follow: u32,
     rights_hold_until: Instant,
@@ -390,7 +390,7 @@ impl LiveStream {
     /// Says why it ends.
     fn end(&mut self, problem: &Problem) {
         self.has_ended = true;
-        self.made.push_back(message("end", None, &[&Answer::refused(problem).body]));
+        self.made.push_back(message("end", None, &[&ApiAnswer::refused(problem).body]));
     }
 }
 

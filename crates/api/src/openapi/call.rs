@@ -16,8 +16,8 @@ use utoipa::openapi::{
 
 use super::refusals::{self, Coded};
 use super::words;
-use crate::page::Rows;
-use crate::row::Row;
+use crate::page::RowFormat;
+use crate::row::CsvRow;
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
@@ -103,7 +103,7 @@ impl Call {
     }
 
     /// A list of such items, by pages or as a whole in the forms of an export.
-    pub(crate) fn lists<S: ToSchema + Row>(mut self) -> Self {
+    pub(crate) fn lists<S: ToSchema + CsvRow>(mut self) -> Self {
         let items = ArrayBuilder::new().items(reference::<S>());
         let mut list = ObjectBuilder::new()
             .property("items", items)
@@ -115,7 +115,7 @@ impl Call {
             list = list.property("tail_cursor", words::cursor());
         }
         let mut response = with_content("a page; or everything, if it is asked for as rows", list.into());
-        for rows in Rows::ALL {
+        for rows in RowFormat::ALL {
             let text = ObjectBuilder::new().schema_type(Type::String);
             response
                 .content
@@ -158,10 +158,10 @@ impl Call {
         match &mut self.body {
             Some(body) => {
                 let content = Content::new(Some(text));
-                body.content.insert(Rows::Ndjson.asked_as().to_owned(), content.into());
+                body.content.insert(RowFormat::Ndjson.asked_as().to_owned(), content.into());
             }
             None => {
-                let mut lines = body(Rows::Ndjson.asked_as(), text, about);
+                let mut lines = body(RowFormat::Ndjson.asked_as(), text, about);
                 // No lines are as good as any.
                 lines.required = Some(Required::False);
                 self.body = Some(lines);

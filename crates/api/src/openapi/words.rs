@@ -75,7 +75,7 @@ names_of! {
     by: By,
     topic: LiveTopic,
     failing: FailingKind,
-    order: crate::page::Order,
+    order: crate::page::TimeOrder,
     notice_type: engine::records::NoticeKind,
 }
 

@@ -16,8 +16,8 @@ use super::request::client;
 use super::row::{self, OperationRow};
 use super::{OperationPlan, rights};
 use crate::ApiState;
-use crate::answer::Answer;
-use crate::fields::{Fields, label_changes};
+use crate::answer::ApiAnswer;
+use crate::fields::{ObjectFields, label_changes};
 
 use OperationAction::{
     CancelCommand, DeleteDead, LabelDevice, LinkDevice, ReplayQuarantined, RespawnDead, RetryCommand,
@@ -40,7 +40,7 @@ impl ActionArguments {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn read(action: OperationAction, json: &str) -> Result<Self, Problem> {
-        let fields = Fields::read(json, &["labels", "client"])?;
+        let fields = ObjectFields::read(json, &["labels", "client"])?;
         Ok(match action {
             LabelDevice => Self::Labels(fields.required("labels", label_changes)?),
             LinkDevice | UnlinkDevice => Self::Client(fields.required("client", client)?),
@@ -175,7 +175,10 @@ async fn device(api: &ApiState, plan: &OperationPlan, profile: DeviceProfile) ->
 fn form(of: EntityId, row: &str) -> Form<()> {
     let what = [&of.to_bytes()[..], row.as_bytes()].concat();
     let idempotency = IdempotencyKey { key: AnswerKey(hash::wide(&what)), body: 0 };
-    Form { idempotency: Some(idempotency), write: |made| Answer::of(made, |()| Answer::accepted()).stored() }
+    Form {
+        idempotency: Some(idempotency),
+        write: |made| ApiAnswer::of(made, |()| ApiAnswer::accepted()).stored(),
+    }
 }
 
 /// What a kept answer says of the row.
@@ -185,7 +188,7 @@ fn answered(kept: &Arc<[u8]>, row: &str) -> Result<RowOutcome, Problem> {
         code: String,
         detail: String,
     }
-    let answer = Answer::kept(kept)?;
+    let answer = ApiAnswer::kept(kept)?;
     if answer.status.is_success() {
         return Ok(RowOutcome::Done);
     }

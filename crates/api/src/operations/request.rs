@@ -15,7 +15,7 @@ use super::act::ActionArguments;
 use super::rights::{self, AllowedRows};
 use super::rows::{self, OperationRowSource, filter_text};
 use crate::ApiState;
-use crate::fields::{Fields, boolean, count, label_changes, string};
+use crate::fields::{ObjectFields, boolean, count, label_changes, string};
 use crate::openapi::words;
 
 const FIELDS: [&str; 6] = ["action", "filter", "labels", "client", "dry_run", "rate"];
@@ -53,7 +53,7 @@ impl OperationRequest {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn read(text: &str) -> Result<Self, Problem> {
-        let fields = Fields::read(text, &FIELDS)?;
+        let fields = ObjectFields::read(text, &FIELDS)?;
         let word = fields.required("action", string)?;
         let action = OperationAction::ALL.into_iter().find(|action| action.as_str() == word);
         let action = action.ok_or_else(|| {
@@ -133,7 +133,7 @@ impl OperationRequest {
 }
 
 /// What an action needs besides its rows, and nothing else.
-fn arguments(action: OperationAction, fields: &Fields<'_>) -> Result<String, Problem> {
+fn arguments(action: OperationAction, fields: &ObjectFields<'_>) -> Result<String, Problem> {
     let needed: &[&str] = match action {
         OperationAction::LabelDevice => &["labels"],
         OperationAction::LinkDevice | OperationAction::UnlinkDevice => &["client"],

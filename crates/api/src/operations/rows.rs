@@ -21,16 +21,16 @@ use super::rights;
 use super::row::OperationRow;
 use crate::ApiState;
 use crate::authorization::Visibility;
-use crate::cursor::Key;
+use crate::cursor::CursorKey;
 use crate::fields::{object_members, scalars, strings};
 use crate::list::List;
-use crate::page::{Feed, Order};
+use crate::page::{FeedQuery, TimeOrder};
 use crate::params::Params;
-use crate::routes::commands::{self, Commands};
+use crate::routes::commands::{self, CommandListing};
 use crate::routes::dead::DeadLetterList;
 use crate::routes::deliveries::{self, Deliveries};
 use crate::routes::devices::MatchingDevices;
-use crate::routes::jobs::{self, Jobs};
+use crate::routes::jobs::{self, JobListing};
 use crate::routes::quarantine::RefusedReportList;
 
 use OperationAction::{
@@ -142,10 +142,10 @@ pub(super) enum OperationRowSource {
     Named(Vec<String>),
     Devices(MatchingDevices),
     Deliveries(Deliveries),
-    Commands(Commands),
+    Commands(CommandListing),
     Quarantine(RefusedReportList),
     Dead(Box<DeadLetterList>),
-    Jobs(Jobs),
+    Jobs(JobListing),
 }
 
 /// Rows that were found, as ids.
@@ -191,7 +191,7 @@ impl OperationRowSource {
             }
             DeleteJob => {
                 let (queue, state) = (queued(queue)?, jobs::asked(&mut params)?);
-                Self::Jobs(Jobs { queues: api.queues(), queue, state, executor: Handle::current() })
+                Self::Jobs(JobListing { queues: api.queues(), queue, state, executor: Handle::current() })
             }
             RetryDelivery | ResendDelivery => {
                 let mut filter = deliveries::asked(&mut params)?;
@@ -205,7 +205,7 @@ impl OperationRowSource {
             }
             CancelCommand | RetryCommand => {
                 let filter = commands::asked(&mut params)?;
-                Self::Commands(Commands { engine, filter, feed: span(&mut params, until)? })
+                Self::Commands(CommandListing { engine, filter, feed: span(&mut params, until)? })
             }
             LabelDevice | LinkDevice | UnlinkDevice | DeleteDevice => {
                 Self::Devices(MatchingDevices::asked(api, &mut params)?)
@@ -310,10 +310,10 @@ fn own_client(
 }
 
 /// `from` and `to`, but nothing that came later than the operation.
-fn span(params: &mut Params, until: Timestamp) -> Result<Feed, Problem> {
+fn span(params: &mut Params, until: Timestamp) -> Result<FeedQuery, Problem> {
     let (from, to) = params.span()?;
     let to = Some(to.map_or(until, |to| to.min(until)));
-    Ok(Feed { from, to, order: Order::Ascending, wait: Duration::ZERO })
+    Ok(FeedQuery { from, to, order: TimeOrder::Ascending, wait: Duration::ZERO })
 }
 
 fn named(ids: &[String], after: &[u8], limit: usize) -> Result<RowPage, Problem> {

@@ -15,7 +15,7 @@ use net::problem::Refused;
 use super::Routes;
 use super::rollouts::{present, token_of};
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::idempotency::Creation;
@@ -71,7 +71,7 @@ async fn assign(
     mut params: Params,
     caller: Option<Extension<Caller>>,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let selection = params.selection(api.engine())?;
     params.end()?;
     let selection = selection.ok_or_else(nobody_meant)?;
@@ -83,7 +83,7 @@ async fn assign(
         (new.selection, new.token) = (Some(selection), token_of(caller.as_deref()));
         let _held = body.into_memory();
         let begun = api.engine().rollouts().create(new, idempotency).await?;
-        let mut answer = Answer::ok(&NewBulkShape::of(&begun, entries));
+        let mut answer = ApiAnswer::ok(&NewBulkShape::of(&begun, entries));
         answer.status = StatusCode::ACCEPTED;
         Ok(answer)
     };
@@ -124,13 +124,13 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
 const ASSIGNMENTS: (&str, fn(&RolloutWork) -> bool) =
     ("bulk assignment", |work| matches!(work, RolloutWork::Entries(_)));
 
-async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<ApiAnswer, Refused> {
     let found = present(&api, id, ASSIGNMENTS).await?;
-    Ok(Answer::ok(&BulkShape::from(&found)))
+    Ok(ApiAnswer::ok(&BulkShape::from(&found)))
 }
 
-async fn cancel(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
+async fn cancel(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<ApiAnswer, Refused> {
     let found = present(&api, id, ASSIGNMENTS).await?;
     api.engine().rollouts().call(&found.rollout.id, RolloutCall::Cancel).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

@@ -16,9 +16,9 @@ use net::shares::SenderKey;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
-use crate::fields::{Fields, strings};
+use crate::fields::{ObjectFields, strings};
 use crate::openapi::refusals::OF_COORDINATION;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -93,7 +93,7 @@ async fn get(State(api): State<ApiState>, CachedInPath(key): CachedInPath) -> Re
     Ok(response)
 }
 
-async fn put_one(State(api): State<ApiState>, request: Request) -> Result<Answer, Refused> {
+async fn put_one(State(api): State<ApiState>, request: Request) -> Result<ApiAnswer, Refused> {
     let sender = SenderKey::of(request.extensions());
     let (mut parts, body) = request.into_parts();
     let CachedInPath(key) = CachedInPath::from_request_parts(&mut parts, &api).await?;
@@ -109,12 +109,12 @@ async fn put_one(State(api): State<ApiState>, request: Request) -> Result<Answer
     let bytes = Bytes::copy_from_slice(&bytes);
     let value = CachedValue { bytes, content_type, expires_at: None };
     api.engine().coordination().put_cached(key, value, ttl, if_absent).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
-async fn delete(State(api): State<ApiState>, CachedInPath(key): CachedInPath) -> Result<Answer, Refused> {
+async fn delete(State(api): State<ApiState>, CachedInPath(key): CachedInPath) -> Result<ApiAnswer, Refused> {
     api.engine().coordination().delete_cached(&key).await;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn get_many(
@@ -141,23 +141,23 @@ async fn get_many(
     let held = held.counted_by(&api.shared.metrics.page_held_bytes);
     let value_of = |bytes: &Bytes| CachedValueShape { value_base64: STANDARD.encode(bytes) };
     let items = found.iter().map(|(key, bytes)| (key.name().to_owned(), value_of(bytes))).collect();
-    Ok(held.until_sent(Answer::ok(&CachedValuesShape { items }).into_response()))
+    Ok(held.until_sent(ApiAnswer::ok(&CachedValuesShape { items }).into_response()))
 }
 
 async fn delete_many(
     State(api): State<ApiState>,
     NamespaceInPath(namespace): NamespaceInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let (coordination, mut deleted) = (api.engine().coordination(), 0);
     for key in keys(&namespace, &body)? {
         deleted += usize::from(coordination.delete_cached(&key).await);
     }
-    Ok(Answer::ok(&DeletedValuesShape { deleted }))
+    Ok(ApiAnswer::ok(&DeletedValuesShape { deleted }))
 }
 
 fn keys(namespace: &str, body: &str) -> Result<Vec<CoordinationName>, Problem> {
-    let keys = Fields::read(body, &["keys"])?.required("keys", strings)?;
+    let keys = ObjectFields::read(body, &["keys"])?.required("keys", strings)?;
     if keys.len() > CACHE_KEYS_PER_CALL_MAX {
         let detail = format!("keys are {}; a call takes at most {CACHE_KEYS_PER_CALL_MAX}", keys.len());
         return Err(Problem::not_allowed("too_many_keys", detail));

@@ -6,7 +6,7 @@ use axum::extract::State;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::openapi::Call;
 use crate::shape::CallerShape;
 
@@ -15,7 +15,7 @@ pub(super) fn routes() -> Routes {
     Routes::default().get("/v1/caller", show, shown)
 }
 
-async fn show(State(api): State<ApiState>, caller: Option<Extension<Caller>>) -> Answer {
+async fn show(State(api): State<ApiState>, caller: Option<Extension<Caller>>) -> ApiAnswer {
     let caller = caller.map(|Extension(caller)| caller);
-    Answer::ok(&CallerShape::of(api.shared.access.is_open(), caller.as_ref()))
+    ApiAnswer::ok(&CallerShape::of(api.shared.access.is_open(), caller.as_ref()))
 }

@@ -25,7 +25,7 @@ use super::Routes;
 use super::rollouts::token_of;
 use super::tasks::result_bytes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::check_receiver;
 use crate::body::Text;
 use crate::cursor::{NameKey, SlotKey};
@@ -34,7 +34,7 @@ use crate::feed::{self, Followable};
 use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_PATCH, OF_A_READ, OF_CAMPAIGNS, OF_PICKS, UNKNOWN_CAMPAIGN};
 use crate::openapi::{Call, words};
-use crate::page::Feed;
+use crate::page::FeedQuery;
 use crate::params::Params;
 use crate::path::{IdInPath, unknown_campaign};
 use crate::shape::{self, CampaignResultShape, CampaignShape, CoverageShape, SlotShape};
@@ -133,7 +133,7 @@ async fn change(
     let changed = changed(&api, &id, caller.as_deref(), patch).await?;
     let shown = CampaignShape::at(&changed, api.engine().clock().wall());
     let shown = if is_told_anew { shown.with_secret(&changed) } else { shown };
-    Ok(Tagged(Answer::ok(&shown), Version::of_campaign(&changed)))
+    Ok(Tagged(ApiAnswer::ok(&shown), Version::of_campaign(&changed)))
 }
 
 /// Makes a change of a campaign of which the caller may have all that comes of it. If another
@@ -213,7 +213,7 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
 
 async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Tagged, Refused> {
     let found = present(&api, id).await?;
-    let shown = Answer::ok(&CampaignShape::at(&found, api.engine().clock().wall()));
+    let shown = ApiAnswer::ok(&CampaignShape::at(&found, api.engine().clock().wall()));
     Ok(Tagged(shown, Version::of_campaign(&found)))
 }
 
@@ -226,30 +226,30 @@ async fn remove(
     State(api): State<ApiState>,
     IdInPath(id): IdInPath,
     IfMatch(only_if): IfMatch,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let found = present(&api, id).await?;
     api.engine().campaigns().delete(&found.campaign.id, only_if).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn pause(
     State(api): State<ApiState>,
     IdInPath(id): IdInPath,
     IfMatch(only_if): IfMatch,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let found = present(&api, id).await?;
     api.engine().campaigns().set_paused(&found.campaign.id, true, only_if).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn resume(
     State(api): State<ApiState>,
     IdInPath(id): IdInPath,
     IfMatch(only_if): IfMatch,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let found = present(&api, id).await?;
     api.engine().campaigns().set_paused(&found.campaign.id, false, only_if).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 struct SlotList {
@@ -295,7 +295,7 @@ struct CampaignResults {
     engine: Engine,
     campaign: Incarnation,
     device: Option<DeviceId>,
-    feed: Feed,
+    feed: FeedQuery,
 }
 
 impl List for CampaignResults {
@@ -351,7 +351,7 @@ async fn cover(
     State(api): State<ApiState>,
     IdInPath(id): IdInPath,
     mut params: Params,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let whose = params.whose();
     let period = period(&mut params, api.engine().settings().campaigns.results)?;
     let by = params.take("by", "a label or a built-in key", SelectionKey::read)?;
@@ -361,7 +361,7 @@ async fn cover(
     // A list's turn, of the caller's share: it may read as much.
     let place = api.shared.lists.enter_as(&whose)?;
     let coverage = place.run(move || queries.coverage(&campaign, period, by.as_ref())).await?;
-    Ok(Answer::ok(&CoverageShape::from(coverage)))
+    Ok(ApiAnswer::ok(&CoverageShape::from(coverage)))
 }
 
 /// The span of a coverage: no longer than slots are kept.

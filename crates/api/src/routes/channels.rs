@@ -19,7 +19,7 @@ use tokio::time::{Instant, Interval, interval_at};
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::still_knows;
 use crate::body::Text;
 use crate::fields::unreadable;
@@ -52,12 +52,12 @@ async fn publish(
     State(api): State<ApiState>,
     NameInPath(channel): NameInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     serde_json::from_str::<&RawValue>(&body).map_err(|error| unreadable("the body", &error))?;
     // Line breaks stand only between the parts of a JSON text, and would end a line of an event.
     let message = body.trim().replace(['\n', '\r'], " ");
     let receivers = api.engine().coordination().publish(&channel, &Bytes::from(message)).await?;
-    Ok(Answer::ok(&ChannelReceiversShape { receivers }))
+    Ok(ApiAnswer::ok(&ChannelReceiversShape { receivers }))
 }
 
 /// A listener, and whose it is.

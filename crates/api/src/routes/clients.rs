@@ -16,7 +16,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::ResendOfPortal;
 use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
@@ -78,12 +78,13 @@ pub(super) fn routes() -> Routes {
         .post("/v1/clients/{id}/resend", resend, told_again)
 }
 
-async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
+async fn create(State(api): State<ApiState>, creation: Creation) -> Result<ApiAnswer, Refused> {
     let create = async |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
-        let write =
-            |made: &_| Answer::of(made, |client| Answer::created(&NewClientShape::from(client))).stored();
+        let write = |made: &_| {
+            ApiAnswer::of(made, |client| ApiAnswer::created(&NewClientShape::from(client))).stored()
+        };
         let form = Form { idempotency, write };
-        Answer::kept(&api.engine().create_client_as(shape::new_client(&body)?, form).await?)
+        ApiAnswer::kept(&api.engine().create_client_as(shape::new_client(&body)?, form).await?)
     };
     creation.once(&api, create).await
 }
@@ -148,7 +149,7 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
 
 async fn show(State(api): State<ApiState>, ClientInPath(id): ClientInPath) -> Result<Tagged, Refused> {
     let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
-    Ok(Tagged(Answer::ok(&ClientShape::from(&*client)), Version::of_client(&client)))
+    Ok(Tagged(ApiAnswer::ok(&ClientShape::from(&*client)), Version::of_client(&client)))
 }
 
 async fn change(
@@ -163,7 +164,7 @@ async fn change(
         check_change_of_portal(&api, caller, &id, &patch)?;
     }
     let client = api.engine().patch_client(id, patch, only_if).await?;
-    Ok(Tagged(Answer::ok(&ClientShape::from(&client)), Version::of_client(&client)))
+    Ok(Tagged(ApiAnswer::ok(&ClientShape::from(&client)), Version::of_client(&client)))
 }
 
 /// A portal may change where its client is told, and nothing else of it. And it learns nothing of
@@ -187,20 +188,21 @@ async fn remove(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,
     IfMatch(only_if): IfMatch,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.engine().delete_client(id, only_if).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn rotate_secret(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let rotate = async move |api: ApiState, idempotency: Option<IdempotencyKey>| {
-        let write = |made: &_| Answer::of(made, |client| Answer::ok(&SecretShape::from(client))).stored();
+        let write =
+            |made: &_| ApiAnswer::of(made, |client| ApiAnswer::ok(&SecretShape::from(client))).stored();
         let form = Form { idempotency, write };
-        Answer::kept(&api.engine().rotate_secret_as(id, form).await?)
+        ApiAnswer::kept(&api.engine().rotate_secret_as(id, form).await?)
     };
     creation.once_without_body(&api, rotate).await
 }
@@ -211,12 +213,12 @@ async fn test(
     State(api): State<ApiState>,
     ClientInPath(id): ClientInPath,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let test = async move |api: ApiState, _: Option<IdempotencyKey>| {
         let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
         let tester = api.shared.tester.get();
         let tester = tester.ok_or_else(|| Problem::unavailable("this server sends no notifications"))?;
-        Ok(Answer::ok(&AttemptShape::from(&tester(client).await?)))
+        Ok(ApiAnswer::ok(&AttemptShape::from(&tester(client).await?)))
     };
     creation.once_without_body(&api, test).await
 }
@@ -228,7 +230,7 @@ async fn resend(
     ClientInPath(id): ClientInPath,
     of_portal: Option<Extension<ResendOfPortal>>,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let resend = async move |api: ApiState, _: Option<IdempotencyKey>| {
         let resending = tokio::spawn(async move {
             // It is under way until it ends, also when the caller hangs up.
@@ -236,7 +238,7 @@ async fn resend(
             api.engine().resend(id).await
         });
         resending.await.map_err(|_| Problem::unavailable("the server is stopping"))??;
-        Ok(Answer::accepted())
+        Ok(ApiAnswer::accepted())
     };
     creation.once_without_body(&api, resend).await
 }

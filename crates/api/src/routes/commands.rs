@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::check_receiver;
 use crate::body::Text;
 use crate::feed::{self, Followable, follow};
@@ -28,7 +28,7 @@ use crate::idempotency::Creation;
 use crate::list::{List, PageOfList};
 use crate::openapi::refusals::{OF_A_COMMAND, OF_A_READ, UNKNOWN_COMMAND, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
-use crate::page::Feed;
+use crate::page::FeedQuery;
 use crate::params::Params;
 use crate::path::{CommandInPath, DeviceInPath, unknown_command, unknown_device};
 use crate::shape::{self, CommandShape, NewCommandShape};
@@ -85,7 +85,7 @@ async fn send(
     params: Params,
     caller: Option<Extension<Caller>>,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let whose = params.whose();
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
     // Before anything is done: who is refused asks again.
@@ -97,8 +97,8 @@ async fn send(
         let _held = body.into_memory();
         command.check(api.engine().clock().wall())?;
         check_receiver(caller.as_deref(), command.notify.as_ref())?;
-        let write = |made: &_| Answer::of(made, given).stored();
-        Answer::kept(&commands.send_as(device, command, Form { idempotency, write }).await?)
+        let write = |made: &_| ApiAnswer::of(made, given).stored();
+        ApiAnswer::kept(&commands.send_as(device, command, Form { idempotency, write }).await?)
     };
     let sent = creation.once_by_row(&api, send).await?;
     if wait.is_zero() || sent.status != StatusCode::CREATED {
@@ -118,16 +118,16 @@ async fn send(
     }
 }
 
-fn given(command: &TrackedCommand) -> Answer {
+fn given(command: &TrackedCommand) -> ApiAnswer {
     created(&command.as_given())
 }
 
-fn created(command: &TrackedCommand) -> Answer {
-    Answer::created(&NewCommandShape::from(command))
+fn created(command: &TrackedCommand) -> ApiAnswer {
+    ApiAnswer::created(&NewCommandShape::from(command))
 }
 
 /// The id of the command that was answered.
-fn id_in(sent: &Answer) -> Result<EntityId, Problem> {
+fn id_in(sent: &ApiAnswer) -> Result<EntityId, Problem> {
     #[derive(Deserialize)]
     struct Sent<'a> {
         id: &'a str,
@@ -157,13 +157,13 @@ async fn present(api: &ApiState, id: EntityId) -> Result<TrackedCommand, Problem
     api.shared.lookups.run(move || queries.command(id)?.ok_or_else(unknown)).await
 }
 
-async fn show(State(api): State<ApiState>, CommandInPath(id): CommandInPath) -> Result<Answer, Refused> {
-    Ok(Answer::ok(&CommandShape::from(&present(&api, id).await?)))
+async fn show(State(api): State<ApiState>, CommandInPath(id): CommandInPath) -> Result<ApiAnswer, Refused> {
+    Ok(ApiAnswer::ok(&CommandShape::from(&present(&api, id).await?)))
 }
 
-async fn cancel(State(api): State<ApiState>, CommandInPath(id): CommandInPath) -> Result<Answer, Refused> {
+async fn cancel(State(api): State<ApiState>, CommandInPath(id): CommandInPath) -> Result<ApiAnswer, Refused> {
     api.engine().commands().cancel(id).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 /// It makes nothing, but a repeat of it, which came too late, would be refused or send again. Its
@@ -173,21 +173,22 @@ async fn retry(
     CommandInPath(id): CommandInPath,
     caller: Option<Extension<Caller>>,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let retry = async move |api: ApiState, idempotency: Option<IdempotencyKey>| {
         let known = present(&api, id).await?;
         check_receiver(caller.as_deref(), known.command.notify.as_deref())?;
-        let form = Form { idempotency, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
-        Answer::kept(&api.engine().commands().retry_as(id, form).await?)
+        let form =
+            Form { idempotency, write: |made| ApiAnswer::of(made, |()| ApiAnswer::accepted()).stored() };
+        ApiAnswer::kept(&api.engine().commands().retry_as(id, form).await?)
     };
     creation.once_without_body(&api, retry).await
 }
 
 /// Commands by what they are.
-pub(crate) struct Commands {
+pub(crate) struct CommandListing {
     pub engine: Engine,
     pub filter: CommandFilter,
-    pub feed: Feed,
+    pub feed: FeedQuery,
 }
 
 /// Those of all devices that the parameters ask for.
@@ -207,7 +208,7 @@ fn narrowed(filter: CommandFilter, params: &mut Params) -> Result<CommandFilter,
     })
 }
 
-impl List for Commands {
+impl List for CommandListing {
     type Key = FeedKey<CommandKey>;
     type Found = (FeedKey<CommandKey>, TrackedCommand);
     type Shown<'a> = CommandShape<'a>;
@@ -234,7 +235,7 @@ impl List for Commands {
     }
 }
 
-impl Followable for Commands {
+impl Followable for CommandListing {
     fn follow(&self) -> Result<Option<Follower>, Problem> {
         // One that was sent before may come to have the status that is asked for.
         let by_status = self.filter.status.is_some();
@@ -272,6 +273,6 @@ async fn list(api: ApiState, filter: CommandFilter, mut params: Params) -> Resul
     let feed = params.feed()?;
     let page = params.page()?;
     let feed = feed.ending(page.form, api.engine().clock().now());
-    let commands = Commands { engine: api.engine().clone(), filter, feed };
+    let commands = CommandListing { engine: api.engine().clone(), filter, feed };
     feed::answer(&api, page, feed, commands).await
 }

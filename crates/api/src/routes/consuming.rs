@@ -19,10 +19,10 @@ use tokio::select;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::compression::InOnePiece;
-use crate::fields::{Fields, count_told, duration, or_nothing, string, strings};
+use crate::fields::{ObjectFields, count_told, duration, or_nothing, string, strings};
 use crate::openapi::refusals::{OF_A_QUEUE, OF_A_RESERVATION, UNKNOWN_JOB};
 use crate::openapi::{Call, words};
 use crate::path::{JobInPath, QueueInPath, QueuesInPath};
@@ -104,8 +104,8 @@ async fn asked(request: Request, api: ApiState) -> Result<(Vec<QueueName>, Want)
 
 async fn consume(api: &ApiState, queues: &[QueueName], want: Want) -> Result<Response, Refused> {
     let (jobs, hand_over, control) = consumed(api, queues, want).await?;
-    let Answer { status, body } = Answer::ok(&ConsumedShape::of(queues, &jobs, control.as_deref()));
-    let response = Answer { status, body: body.clone() }.into_response();
+    let ApiAnswer { status, body } = ApiAnswer::ok(&ConsumedShape::of(queues, &jobs, control.as_deref()));
+    let response = ApiAnswer { status, body: body.clone() }.into_response();
     let mut response = response.map(|_| hand_over::body(body, move || hand_over.done()));
     response.extensions_mut().remove::<InOnePiece>();
     response.extensions_mut().insert(DroppableAnswer);
@@ -149,8 +149,8 @@ async fn ack(
     State(api): State<ApiState>,
     QueueInPath(queue): QueueInPath,
     body: Text,
-) -> Result<Answer, Refused> {
-    let given = Fields::read(&body, &["reservations"])?.required("reservations", strings)?;
+) -> Result<ApiAnswer, Refused> {
+    let given = ObjectFields::read(&body, &["reservations"])?.required("reservations", strings)?;
     let _held = body.into_memory();
     if given.len() > JOBS_PER_CALL_MAX {
         let detail = format!("reservations are {}; a call takes at most {JOBS_PER_CALL_MAX}", given.len());
@@ -169,52 +169,56 @@ async fn ack(
     let acked = api.queues().ack(&queue, reservations).await?;
     stale.extend(acked.stale.into_iter().map(|place| places[place]));
     stale.sort_unstable();
-    Ok(Answer::ok(&AckedShape::of(&given, acked.acked, &stale)))
+    Ok(ApiAnswer::ok(&AckedShape::of(&given, acked.acked, &stale)))
 }
 
 async fn ack_one(
     State(api): State<ApiState>,
     JobInPath { queue, id }: JobInPath,
     body: Text,
-) -> Result<Answer, Refused> {
-    let fields = Fields::read(&body, &["reservation"])?;
+) -> Result<ApiAnswer, Refused> {
+    let fields = ObjectFields::read(&body, &["reservation"])?;
     let reservation = reservation_token(&fields, &queue, id)?;
     let acked = api.queues().ack(&queue, vec![reservation]).await?;
     if acked.acked == 0 {
         return Err(stale(&queue, reservation.text().as_str()).into());
     }
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn extend(
     State(api): State<ApiState>,
     JobInPath { queue, id }: JobInPath,
     body: Text,
-) -> Result<Answer, Refused> {
-    let fields = Fields::read(&body, &["reservation", "ttr"])?;
+) -> Result<ApiAnswer, Refused> {
+    let fields = ObjectFields::read(&body, &["reservation", "ttr"])?;
     let ttr = fields.required("ttr", duration)?;
     let reservation = reservation_token(&fields, &queue, id)?;
     api.queues().extend(&queue, reservation, ttr).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn release(
     State(api): State<ApiState>,
     JobInPath { queue, id }: JobInPath,
     body: Text,
-) -> Result<Answer, Refused> {
-    let fields = Fields::read(&body, &["reservation", "delay", "error"])?;
+) -> Result<ApiAnswer, Refused> {
+    let fields = ObjectFields::read(&body, &["reservation", "delay", "error"])?;
     let retry = Retry {
         delay: fields.optional("delay", duration)?.unwrap_or_default(),
         error: fields.optional("error", string)?.map(CompactString::from),
     };
     let reservation = reservation_token(&fields, &queue, id)?;
     api.queues().release(&queue, reservation, retry).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 /// What the consumer shows for the job in the path.
-fn reservation_token(fields: &Fields<'_>, queue: &QueueName, id: JobId) -> Result<ReservationToken, Problem> {
+fn reservation_token(
+    fields: &ObjectFields<'_>,
+    queue: &QueueName,
+    id: JobId,
+) -> Result<ReservationToken, Problem> {
     let text = fields.required("reservation", string)?;
     ReservationToken::from_text(&text).filter(|token| token.job() == id).ok_or_else(|| stale(queue, &text))
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Routes;
 use super::messages::{READERS_MAX, READERS_SHARE};
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::list::{self, List, PageOfList};
@@ -124,46 +124,46 @@ async fn present(api: &ApiState, stream: StreamName, name: Box<str>) -> Result<C
 async fn show(
     State(api): State<ApiState>,
     CopyInPath { stream, name }: CopyInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let found = present(&api, stream, name).await?;
-    Ok(Answer::ok(&CopyShape::from(&found)))
+    Ok(ApiAnswer::ok(&CopyShape::from(&found)))
 }
 
 async fn put_one(
     State(api): State<ApiState>,
     CopyInPath { stream, name }: CopyInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let (new, from) = shape::new_copy(&stream, &name, &body)?;
     let _held = body.into_memory();
     let is_new = api.streams().put_copy(&stream, new, from).await?;
     let found = present(&api, stream, name).await?;
     let shown = CopyShape::from(&found);
-    Ok(if is_new { Answer::created(&shown) } else { Answer::ok(&shown) })
+    Ok(if is_new { ApiAnswer::created(&shown) } else { ApiAnswer::ok(&shown) })
 }
 
 async fn delete(
     State(api): State<ApiState>,
     CopyInPath { stream, name }: CopyInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.streams().delete_copy(&stream, &name).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn pause(
     State(api): State<ApiState>,
     CopyInPath { stream, name }: CopyInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.streams().pause_copy(&stream, &name, true).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn resume(
     State(api): State<ApiState>,
     CopyInPath { stream, name }: CopyInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.streams().pause_copy(&stream, &name, false).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 /// What a receipt is asked of, for how many nodes, and for how long.
@@ -194,7 +194,7 @@ async fn receipts(
     State(api): State<ApiState>,
     StreamInPath(stream): StreamInPath,
     mut params: Params,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let (of, nodes, wait) = receipt_asked(&mut params)?;
     let whose = params.whose();
     let until = Instant::now() + wait;
@@ -229,7 +229,7 @@ async fn receipts(
             receipt = look(&api, &stream, &ReceiptOf::Id(receipt.id)).await?;
         }
     }
-    Ok(Answer::ok(&ReceiptShape::of(&receipt, nodes)))
+    Ok(ApiAnswer::ok(&ReceiptShape::of(&receipt, nodes)))
 }
 
 async fn look(api: &ApiState, stream: &StreamName, of: &ReceiptOf) -> Result<ReceiptStatus, Problem> {

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::cursor::NumberKey;
 use crate::fields::{count_told, or_nothing, strings};
@@ -176,19 +176,19 @@ async fn list(
     list::answer(&api, params.page()?, letters).await
 }
 
-async fn delete(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
+async fn delete(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<ApiAnswer, Refused> {
     api.queues().delete_dead(&queue, None).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn respawn(
     State(api): State<ApiState>,
     QueueInPath(queue): QueueInPath,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let respawn = async move |api: ApiState, body: Text, _: Option<IdempotencyKey>| {
         let respawned = api.queues().respawn(&queue, which(&body)?, None).await?;
-        Ok(Answer::ok(&RespawnedShape { respawned }))
+        Ok(ApiAnswer::ok(&RespawnedShape { respawned }))
     };
     creation.once(&api, respawn).await
 }

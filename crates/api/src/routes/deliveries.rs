@@ -15,14 +15,14 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::Visibility;
 use crate::feed::{self, Followable, follow};
 use crate::idempotency::Creation;
 use crate::list::{List, PageOfList};
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DELIVERY, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
-use crate::page::Feed;
+use crate::page::FeedQuery;
 use crate::params::Params;
 use crate::path::{DeliveryInPath, unknown_delivery};
 use crate::shape::{AttemptedShape, DeliveryShape};
@@ -55,13 +55,13 @@ pub(super) fn routes() -> Routes {
 pub(crate) struct Deliveries {
     engine: Engine,
     pub(crate) filter: DeliveryFilter,
-    feed: Feed,
+    feed: FeedQuery,
     sees: Visibility,
 }
 
 impl Deliveries {
     /// Those of a filter, as far as the caller sees them.
-    pub(crate) fn new(engine: Engine, filter: DeliveryFilter, feed: Feed, sees: Visibility) -> Self {
+    pub(crate) fn new(engine: Engine, filter: DeliveryFilter, feed: FeedQuery, sees: Visibility) -> Self {
         let filter = DeliveryFilter { is_label_of_linked: sees == Visibility::ItsOwn, ..filter };
         Self { engine, filter, feed, sees }
     }
@@ -156,7 +156,7 @@ async fn list(
     feed::answer(&api, page, feed, deliveries).await
 }
 
-async fn show(State(api): State<ApiState>, DeliveryInPath(id): DeliveryInPath) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, DeliveryInPath(id): DeliveryInPath) -> Result<ApiAnswer, Refused> {
     let queries = api.queries();
     let unknown = move || unknown_delivery(&id.to_text(DELIVERY_ID_PREFIX));
     let look_up = move || {
@@ -171,7 +171,7 @@ async fn show(State(api): State<ApiState>, DeliveryInPath(id): DeliveryInPath) -
     };
     let client = api.engine().directory().get(delivery.client);
     let url = client.as_ref().map(|client| client.url.as_str());
-    Ok(Answer::ok(&AttemptedShape::of(&delivery, &attempts, body.as_deref(), url)))
+    Ok(ApiAnswer::ok(&AttemptedShape::of(&delivery, &attempts, body.as_deref(), url)))
 }
 
 /// A delivered notification goes out under a new id, so this creates too.
@@ -179,10 +179,11 @@ async fn retry(
     State(api): State<ApiState>,
     DeliveryInPath(id): DeliveryInPath,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let retry = async move |api: ApiState, idempotency: Option<IdempotencyKey>| {
-        let form = Form { idempotency, write: |made| Answer::of(made, |()| Answer::accepted()).stored() };
-        Answer::kept(&api.engine().retry_delivery_as(id, form).await?)
+        let form =
+            Form { idempotency, write: |made| ApiAnswer::of(made, |()| ApiAnswer::accepted()).stored() };
+        ApiAnswer::kept(&api.engine().retry_delivery_as(id, form).await?)
     };
     creation.once_without_body(&api, retry).await
 }

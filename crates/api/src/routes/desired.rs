@@ -6,7 +6,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::openapi::Call;
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_DEVICE};
@@ -45,30 +45,30 @@ async fn list(
     State(api): State<ApiState>,
     DeviceInPath(device): DeviceInPath,
     params: Params,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     params.end()?;
     let queries = api.queries();
     let desired_states = api.shared.lookups.run(move || queries.desired_states(&device)).await?;
-    Ok(Answer::ok(&WishesShape::from(&*desired_states)))
+    Ok(ApiAnswer::ok(&WishesShape::from(&*desired_states)))
 }
 
 async fn put_one(
     State(api): State<ApiState>,
     DesiredInPath(device, key): DesiredInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     check_name("key", &key)?;
     let value = shape::desired_value(&body)?;
     let _held = body.into_memory();
     let desired_state = api.engine().commands().set_desired(device, key, value).await?;
-    Ok(Answer::ok(&WishShape::from(&desired_state)))
+    Ok(ApiAnswer::ok(&WishShape::from(&desired_state)))
 }
 
 async fn delete(
     State(api): State<ApiState>,
     DesiredInPath(device, key): DesiredInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     check_name("key", &key)?;
     api.engine().commands().set_desired(device, key, None).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

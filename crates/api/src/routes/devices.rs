@@ -11,7 +11,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
@@ -71,12 +71,12 @@ fn of_one() -> [Call; 3] {
     [shown, changed, removed]
 }
 
-async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
+async fn create(State(api): State<ApiState>, creation: Creation) -> Result<ApiAnswer, Refused> {
     let create = async |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let write =
-            |made: &_| Answer::of(made, |device| Answer::created(&DeviceShape::from(device))).stored();
+            |made: &_| ApiAnswer::of(made, |device| ApiAnswer::created(&DeviceShape::from(device))).stored();
         let form = Form { idempotency, write };
-        Answer::kept(&api.engine().create_device_as(shape::new_device(&body)?, form).await?)
+        ApiAnswer::kept(&api.engine().create_device_as(shape::new_device(&body)?, form).await?)
     };
     creation.once(&api, create).await
 }
@@ -166,14 +166,14 @@ async fn change(
 }
 
 fn tagged(device: &Device) -> Tagged {
-    Tagged(Answer::ok(&DeviceShape::from(device)), Version::of_device(&device.profile))
+    Tagged(ApiAnswer::ok(&DeviceShape::from(device)), Version::of_device(&device.profile))
 }
 
 async fn remove(
     State(api): State<ApiState>,
     DeviceInPath(id): DeviceInPath,
     IfMatch(only_if): IfMatch,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.engine().delete_device(id, only_if).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

@@ -6,7 +6,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::openapi::refusals::OF_A_READ;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -24,7 +24,7 @@ pub(super) fn routes() -> Routes {
     Routes::default().get("/v1/fleet/count", count, counted)
 }
 
-async fn count(State(api): State<ApiState>, mut params: Params) -> Result<Answer, Refused> {
+async fn count(State(api): State<ApiState>, mut params: Params) -> Result<ApiAnswer, Refused> {
     let selection = params.selection(api.engine())?.unwrap_or_default();
     let right = "a label's key, or kind, connection, connected, answering or client";
     let by = params.take("by", right, SelectionKey::read)?;
@@ -38,5 +38,5 @@ async fn count(State(api): State<ApiState>, mut params: Params) -> Result<Answer
     };
     let place = api.shared.lists.enter_as(&params.whose())?;
     let (counts, is_by) = place.run(counts).await?;
-    Ok(Answer::ok(&FleetCountShape::new(&counts, is_by, api.engine().place_labels())))
+    Ok(ApiAnswer::ok(&FleetCountShape::new(&counts, is_by, api.engine().place_labels())))
 }

@@ -16,7 +16,7 @@ use crate::feed::{self, Followable, follow};
 use crate::list::{List, PageOfList};
 use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
-use crate::page::Feed;
+use crate::page::FeedQuery;
 use crate::params::Params;
 use crate::path::DeviceInPath;
 use crate::shape::{EventShape, ReadingShape};
@@ -42,7 +42,7 @@ pub(super) fn routes() -> Routes {
 struct Readings {
     engine: Engine,
     device: DeviceId,
-    feed: Feed,
+    feed: FeedQuery,
 }
 
 impl List for Readings {
@@ -82,7 +82,7 @@ async fn readings(
 pub(super) struct Events {
     pub(super) engine: Engine,
     pub(super) filter: EventFilter,
-    pub(super) feed: Feed,
+    pub(super) feed: FeedQuery,
     pub(super) sees: Visibility,
 }
 

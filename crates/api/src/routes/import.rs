@@ -1,12 +1,12 @@
 //! `/v1/devices/import`: a fleet at once, a line for each device.
 
 use axum::extract::{Request, State};
-use net::body::Pieces;
+use net::body::BodyPieces;
 use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::import::take;
 use crate::openapi::Call;
 use crate::path::IMPORT_PATH;
@@ -21,6 +21,6 @@ pub(super) fn routes() -> Routes {
 }
 
 /// What the body is said to be does not matter: it is read as NDJSON.
-async fn import(State(api): State<ApiState>, request: Request) -> Result<Answer, Refused> {
-    Ok(Answer::ok(&take(api.engine(), Pieces::of(request.into_body())).await?))
+async fn import(State(api): State<ApiState>, request: Request) -> Result<ApiAnswer, Refused> {
+    Ok(ApiAnswer::ok(&take(api.engine(), BodyPieces::of(request.into_body())).await?))
 }

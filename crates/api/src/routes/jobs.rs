@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::idempotency::{Creation, KeptWithJobs};
 use crate::list::{self, List, PageOfList};
@@ -78,16 +78,16 @@ async fn publish(
     State(api): State<ApiState>,
     QueueInPath(queue): QueueInPath,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let KeptWithJobs { body, idempotency, source } = creation.kept_with_jobs()?;
     let jobs = shape::new_jobs(&body, api.engine().clock().wall())?;
     let _held = body.into_memory();
     let published = api.queues().publish_from(&queue, jobs, idempotency, source).await?;
-    Ok(Answer::created(&PublishedShape::from(&*published)))
+    Ok(ApiAnswer::created(&PublishedShape::from(&*published)))
 }
 
 /// Jobs of a queue, read from the store by a thread that may wait for it.
-pub(crate) struct Jobs {
+pub(crate) struct JobListing {
     pub queues: Queues,
     pub queue: QueueName,
     pub state: Option<JobState>,
@@ -102,7 +102,7 @@ pub(crate) fn asked(params: &mut Params) -> Result<Option<JobState>, Problem> {
     params.word("state", &JobState::ALL, JobState::as_str)
 }
 
-impl List for Jobs {
+impl List for JobListing {
     type Key = JobId;
     type Found = (String, JobView);
     type Shown<'a> = JobShape<'a>;
@@ -140,31 +140,35 @@ async fn list(
 ) -> Result<Response, Refused> {
     let state = asked(&mut params)?;
     let page = params.page()?;
-    list::answer(&api, page, Jobs { queues: api.queues(), queue, state, executor: Handle::current() }).await
+    list::answer(&api, page, JobListing { queues: api.queues(), queue, state, executor: Handle::current() })
+        .await
 }
 
-async fn show<P: Into<(QueueName, JobRef)>>(State(api): State<ApiState>, path: P) -> Result<Answer, Refused> {
+async fn show<P: Into<(QueueName, JobRef)>>(
+    State(api): State<ApiState>,
+    path: P,
+) -> Result<ApiAnswer, Refused> {
     let (queue, job) = path.into();
     let job = api.queues().job(&queue, job).await?;
-    Ok(Answer::ok(&JobShape::of(queue.queue(), &job)))
+    Ok(ApiAnswer::ok(&JobShape::of(queue.queue(), &job)))
 }
 
 async fn change<P: Into<(QueueName, JobRef)>>(
     State(api): State<ApiState>,
     path: P,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let (queue, job) = path.into();
     let change = shape::change_of_job(&body, api.engine().clock().wall())?;
     let job = api.queues().change(&queue, job, change).await?;
-    Ok(Answer::ok(&JobShape::of(queue.queue(), &job)))
+    Ok(ApiAnswer::ok(&JobShape::of(queue.queue(), &job)))
 }
 
 async fn cancel<P: Into<(QueueName, JobRef)>>(
     State(api): State<ApiState>,
     path: P,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let (queue, job) = path.into();
     api.queues().cancel(&queue, job).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

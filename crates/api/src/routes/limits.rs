@@ -8,7 +8,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::OF_COORDINATION;
@@ -39,10 +39,10 @@ async fn ask(
     State(api): State<ApiState>,
     NameInPath(name): NameInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let asked = shape::limit_asked(&body)?;
     let answer = api.engine().coordination().ask_limit(&name, &asked).await?;
-    Ok(Answer::ok(&LimitShape::from(answer)))
+    Ok(ApiAnswer::ok(&LimitShape::from(answer)))
 }
 
 async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {

@@ -12,7 +12,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::list::{self, List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::{UNKNOWN_CLIENT, UNKNOWN_DEVICE};
@@ -41,17 +41,17 @@ pub(super) fn routes() -> Routes {
 async fn link(
     State(api): State<ApiState>,
     LinkInPath(device, client): LinkInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.engine().link(device, client).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn unlink(
     State(api): State<ApiState>,
     LinkInPath(device, client): LinkInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.engine().unlink(device, client).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 /// A device has few clients, so all of them are read and the page is cut out.

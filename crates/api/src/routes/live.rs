@@ -17,7 +17,7 @@ use net::problem::Refused;
 use serde::Serialize;
 
 use super::Routes;
-use super::commands::Commands;
+use super::commands::CommandListing;
 use super::deliveries::Deliveries;
 use super::history::Events;
 use super::notices::Notices;
@@ -28,7 +28,7 @@ use crate::authorization::Visibility;
 use crate::live::{self, EVENT_STREAM, FeedSource, ListSource, LiveTopic, RowLookup, RowPage, RowSource};
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
-use crate::page::Feed;
+use crate::page::FeedQuery;
 use crate::params::Params;
 use crate::shape::{
     ClientShape, CommandShape, DeliveryShape, LiveBehindShape, LiveCampaignShape, LiveHelloShape,
@@ -86,7 +86,7 @@ pub(crate) fn source(
     match topic {
         LiveTopic::Events => {
             let filter = EventFilter { device, client, ..EventFilter::default() };
-            Arc::new(ListSource::new(move |feed: Feed| Events {
+            Arc::new(ListSource::new(move |feed: FeedQuery| Events {
                 engine: engine.clone(),
                 filter: filter.clone(),
                 feed,
@@ -95,7 +95,7 @@ pub(crate) fn source(
         }
         LiveTopic::Deliveries => {
             let filter = DeliveryFilter { device, client, ..DeliveryFilter::default() };
-            let make = move |feed: Feed| Deliveries::new(engine.clone(), filter.clone(), feed, sees);
+            let make = move |feed: FeedQuery| Deliveries::new(engine.clone(), filter.clone(), feed, sees);
             let find = |list: &Deliveries, id| {
                 let found = list.find(id)?;
                 Ok(found.map(|delivery| json(&DeliveryShape::from(&delivery))))
@@ -105,27 +105,31 @@ pub(crate) fn source(
         }
         LiveTopic::Commands => {
             let filter = CommandFilter { device, ..CommandFilter::default() };
-            let make = move |feed: Feed| Commands { engine: engine.clone(), filter: filter.clone(), feed };
-            let find = |list: &Commands, id| {
+            let make = move |feed: FeedQuery| CommandListing {
+                engine: engine.clone(),
+                filter: filter.clone(),
+                feed,
+            };
+            let find = |list: &CommandListing, id| {
                 let found = list.engine.queries().command(id)?;
                 Ok(found.map(|command| json(&CommandShape::from(&command))))
             };
-            let rows = RowLookup::<Commands> { id: |(_, found)| found.command.id, find };
+            let rows = RowLookup::<CommandListing> { id: |(_, found)| found.command.id, find };
             Arc::new(ListSource::changing(make, rows))
         }
         LiveTopic::Timeline => {
             let device = device.expect("a timeline is of a device");
-            Arc::new(ListSource::new(move |feed: Feed| Timeline {
+            Arc::new(ListSource::new(move |feed: FeedQuery| Timeline {
                 engine: engine.clone(),
                 device: device.clone(),
                 feed,
             }))
         }
-        LiveTopic::Notices => Arc::new(ListSource::new(move |feed: Feed| Notices {
+        LiveTopic::Notices => Arc::new(ListSource::new(move |feed: FeedQuery| Notices {
             engine: engine.clone(),
             kind: None,
             // Its times are the registry's own: how far other feeds were looked at says nothing.
-            feed: Feed { from: None, ..feed },
+            feed: FeedQuery { from: None, ..feed },
         })),
         LiveTopic::Overview
         | LiveTopic::Devices

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::OF_COORDINATION;
@@ -68,39 +68,39 @@ async fn acquire(
     State(api): State<ApiState>,
     NameInPath(name): NameInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let wanted = shape::lock_wanted(&body)?;
     drop(body);
     let grant = api.engine().locks().acquire(&name, wanted).await?;
-    Ok(Answer::ok(&HeldLockShape::from(&grant)))
+    Ok(ApiAnswer::ok(&HeldLockShape::from(&grant)))
 }
 
 async fn extend(
     State(api): State<ApiState>,
     NameInPath(name): NameInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let (owner, ttl) = shape::lock_extended(&body)?;
     let grant = api.engine().locks().extend(&name, owner, ttl).await?;
-    Ok(Answer::ok(&HeldLockShape::from(&grant)))
+    Ok(ApiAnswer::ok(&HeldLockShape::from(&grant)))
 }
 
 async fn release(
     State(api): State<ApiState>,
     NameInPath(name): NameInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.engine().locks().release(&name, shape::lock_released(&body)?).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn show(
     State(api): State<ApiState>,
     caller: Option<Extension<Caller>>,
     NameInPath(name): NameInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let shown = api.engine().locks().show(&name).await?;
-    Ok(Answer::ok(&LockShape::of(&shown, sees_owner(caller.as_ref()))))
+    Ok(ApiAnswer::ok(&LockShape::of(&shown, sees_owner(caller.as_ref()))))
 }
 
 /// Without tokens everybody may do everything.

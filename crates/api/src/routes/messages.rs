@@ -13,8 +13,8 @@ use base::Problem;
 use base::limits::{MESSAGE_PAYLOAD_BYTES_MAX, PAGE_ITEMS_DEFAULT, SEGMENTS_PER_READ_MAX, STREAM_WAIT_MAX};
 use engine::queues::IdempotencyKey;
 use engine::streams::{AppendTerms, OriginPage, StreamName, StreamPage, StreamRead, is_label};
-use net::body::{Pieces, is_ndjson};
-use net::memory_budget::Reservation;
+use net::body::{BodyPieces, is_ndjson};
+use net::memory_budget::MemoryReservation;
 use net::metrics::Counted;
 use net::problem::Refused;
 use net::shares::SenderKey;
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::append;
 use crate::body::Text;
 use crate::compression;
@@ -103,8 +103,9 @@ async fn append(
             "lines have no Idempotency-Key: give each a source and an external_id",
         )?;
         let whose = SenderKey::of(request.extensions());
-        let told = append::take(&api, (&stream, is_durable), &whose, Pieces::of(request.into_body())).await?;
-        return Ok(Answer::ok(&told).into_response());
+        let told =
+            append::take(&api, (&stream, is_durable), &whose, BodyPieces::of(request.into_body())).await?;
+        return Ok(ApiAnswer::ok(&told).into_response());
     }
     let creation = Creation::from_request(request, &api).await?;
     let append = |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| async move {
@@ -112,7 +113,7 @@ async fn append(
         let _held = body.into_memory();
         let terms = AppendTerms { expect_last_id, is_durable, ..AppendTerms::default() };
         let appended = api.streams().append_once(&stream, messages, terms, idempotency).await?;
-        Ok(Answer::created(&AppendedShape::from(&*appended)))
+        Ok(ApiAnswer::created(&AppendedShape::from(&*appended)))
     };
     Ok(creation.once_by_row(&api, append).await?.into_response())
 }
@@ -252,7 +253,7 @@ impl MessagesAsked {
         api: &ApiState,
         reads: &Reads,
         skipped: u64,
-    ) -> Result<(Reservation, ReadPage), Problem> {
+    ) -> Result<(MemoryReservation, ReadPage), Problem> {
         // Whoever waits for room waits among those who wait for their turn.
         let place = reads.enter_as(&self.whose)?;
         // One message is always read, however large.
@@ -282,7 +283,7 @@ impl MessagesAsked {
         api: &ApiState,
         mut page: ReadPage,
         until: Instant,
-    ) -> Result<(Option<Reservation>, ReadPage), Problem> {
+    ) -> Result<(Option<MemoryReservation>, ReadPage), Problem> {
         let full = || {
             let detail = format!(
                 "{READERS_SHARE} readers with this token, or {READERS_MAX} of all, wait already; ask without wait"
@@ -346,13 +347,13 @@ pub(super) async fn answer(api: &ApiState, asked: MessagesAsked) -> Result<Respo
     Ok(sent(held, page, form))
 }
 
-fn sent(held: Option<Reservation>, page: ReadPage, form: PageForm) -> Response {
+fn sent(held: Option<MemoryReservation>, page: ReadPage, form: PageForm) -> Response {
     let ReadPage { found, body, .. } = page;
     let response = match &found {
         FoundPage::Named(named) if form.is_transfer => transfer::page(named),
         found => {
             let PageBody(json, is_compressed) = body.unwrap_or_else(|| PageBody(found.json(form), false));
-            let mut response = Answer::ok_json(json).into_response();
+            let mut response = ApiAnswer::ok_json(json).into_response();
             compression::told(response.headers_mut(), is_compressed);
             if let FoundPage::Named(named) = found {
                 transfer::name_page(&mut response, named);
@@ -379,8 +380,8 @@ fn segments(text: &str) -> Option<Vec<Box<str>>> {
 async fn show(
     State(api): State<ApiState>,
     MessageInPath { stream, id }: MessageInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let streams = api.streams();
     let message = api.shared.lookups.run(move || streams.message(&stream, id)).await?;
-    Ok(Answer::ok(&MessageShape::from(&message)))
+    Ok(ApiAnswer::ok(&MessageShape::from(&message)))
 }

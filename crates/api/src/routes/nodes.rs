@@ -10,7 +10,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::list::{self, List, PageOfList};
@@ -78,24 +78,24 @@ fn present(api: &ApiState, name: &str) -> Result<NodeStatus, Problem> {
     api.engine().nodes().get(name).ok_or_else(|| unknown_node(name))
 }
 
-async fn show(State(api): State<ApiState>, NodeInPath(name): NodeInPath) -> Result<Answer, Refused> {
-    Ok(Answer::ok(&NodeShape::from(&present(&api, &name)?)))
+async fn show(State(api): State<ApiState>, NodeInPath(name): NodeInPath) -> Result<ApiAnswer, Refused> {
+    Ok(ApiAnswer::ok(&NodeShape::from(&present(&api, &name)?)))
 }
 
 async fn put_one(
     State(api): State<ApiState>,
     NodeInPath(name): NodeInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let node = shape::new_node(&name, &body)?;
     let _held = body.into_memory();
     let is_new = api.engine().put_node(node).await?;
     let found = present(&api, &name)?;
     let shown = NodeShape::from(&found);
-    Ok(if is_new { Answer::created(&shown) } else { Answer::ok(&shown) })
+    Ok(if is_new { ApiAnswer::created(&shown) } else { ApiAnswer::ok(&shown) })
 }
 
-async fn delete(State(api): State<ApiState>, NodeInPath(name): NodeInPath) -> Result<Answer, Refused> {
+async fn delete(State(api): State<ApiState>, NodeInPath(name): NodeInPath) -> Result<ApiAnswer, Refused> {
     api.engine().delete_node(&name).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

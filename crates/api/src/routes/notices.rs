@@ -14,7 +14,7 @@ use crate::ApiState;
 use crate::feed::{self, Followable, follow};
 use crate::list::{List, PageOfList};
 use crate::openapi::{Call, words};
-use crate::page::Feed;
+use crate::page::FeedQuery;
 use crate::params::Params;
 use crate::shape::NoticeShape;
 
@@ -30,7 +30,7 @@ pub(super) fn routes() -> Routes {
 pub(super) struct Notices {
     pub(super) engine: Engine,
     pub(super) kind: Option<NoticeKind>,
-    pub(super) feed: Feed,
+    pub(super) feed: FeedQuery,
 }
 
 impl List for Notices {

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::Visibility;
 use crate::body::Text;
 use crate::cursor::OperationKey;
@@ -86,7 +86,7 @@ async fn create(
     caller: Option<Extension<Caller>>,
     mut params: Params,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     // Tokens for a namespace name it for authorization; the filter names it again.
     let _of_the_token = namespace(&mut params)?;
     let whose = params.whose();
@@ -103,11 +103,11 @@ async fn create(
             let rate_max = api.engine().settings().operations.rate_max;
             let plan = request.plan_for(&api, caller)?;
             if request.dry_run {
-                return Ok(Answer::ok(&counted(&api, plan, &whose).await?));
+                return Ok(ApiAnswer::ok(&counted(&api, plan, &whose).await?));
             }
             let new = request.new_operation(caller, rate_max)?;
             let begun = api.engine().operations().create(new, idempotency).await?;
-            Ok(Answer::created(&OperationShape::from(&begun)))
+            Ok(ApiAnswer::created(&OperationShape::from(&begun)))
         }
     };
     creation.once(&api, create).await
@@ -214,8 +214,8 @@ async fn show(
     caller: Option<Extension<Caller>>,
     id: OperationInPath,
     params: Params,
-) -> Result<Answer, Refused> {
-    Ok(Answer::ok(&OperationShape::from(&present(&api, id, caller.as_deref(), params).await?)))
+) -> Result<ApiAnswer, Refused> {
+    Ok(ApiAnswer::ok(&OperationShape::from(&present(&api, id, caller.as_deref(), params).await?)))
 }
 
 /// Whoever began an operation may cancel it, and whoever may do its action to all of its rows.
@@ -224,12 +224,12 @@ async fn cancel(
     caller: Option<Extension<Caller>>,
     id: OperationInPath,
     params: Params,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let caller = caller.as_deref();
     let found = present(&api, id, caller, params).await?;
     check_may_cancel(caller, &found.operation)?;
     api.engine().operations().cancel(found.operation.id).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::openapi::Call;
 use crate::overview;
 use crate::shape::OverviewShape;
@@ -19,7 +19,7 @@ pub(super) fn routes() -> Routes {
     Routes::default().get("/v1/overview", show, shown)
 }
 
-async fn show(State(api): State<ApiState>, caller: Option<Extension<Caller>>) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, caller: Option<Extension<Caller>>) -> Result<ApiAnswer, Refused> {
     let overview = overview::latest(&api).await?;
-    Ok(Answer { status: StatusCode::OK, body: overview.to(caller.as_deref()) })
+    Ok(ApiAnswer { status: StatusCode::OK, body: overview.to(caller.as_deref()) })
 }

@@ -9,7 +9,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::openapi::refusals::UNKNOWN_DEVICE;
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -32,7 +32,7 @@ async fn poll(
     method: Method,
     headers: HeaderMap,
     params: Params,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     refuse_foreign_pages(&headers)?;
     let whose = params.whose();
     let wait = params.wait_alone(POLL_WAIT_MAX)?;
@@ -41,7 +41,7 @@ async fn poll(
         let queries = api.queries();
         let known = move || queries.place(&device)?.ok_or_else(|| unknown_device(device.as_str()));
         api.shared.lookups.run(known).await?;
-        return Ok(Answer::nothing());
+        return Ok(ApiAnswer::nothing());
     }
     let _share = (!wait.is_zero()).then(|| api.shared.polls.try_take(&whose)).transpose()?;
     let commands = api.engine().commands();
@@ -49,7 +49,7 @@ async fn poll(
         command = commands.poll(device, wait) => command?,
         () = api.stopped() => None,
     };
-    Ok(command.map_or_else(Answer::nothing, |command| Answer::ok(&PolledShape::from(&command))))
+    Ok(command.map_or_else(ApiAnswer::nothing, |command| ApiAnswer::ok(&PolledShape::from(&command))))
 }
 
 /// A GET that acts: an image of a foreign page would make it, without an `Origin`. Browsers say so

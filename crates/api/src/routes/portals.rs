@@ -15,7 +15,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::check_may_open;
 use crate::body::Text;
 use crate::cursor::NumberKey;
@@ -60,7 +60,7 @@ async fn open(
     State(api): State<ApiState>,
     ClientInPath(client): ClientInPath,
     creation: Creation,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let caller = creation.caller();
     let open = async move |api: ApiState, body: Text| {
         let (ttl, may) = shape::new_portal(&body)?;
@@ -71,7 +71,7 @@ async fn open(
         let digest = TokenDigest(Digest::of(token.as_bytes()).to_bytes());
         let by = caller.map(|caller| caller.name().into());
         let opened = api.engine().open_portal(NewPortal { client, digest, ttl, may, by }).await?;
-        Ok(Answer::created(&NewPortalShape::of(&opened, token)))
+        Ok(ApiAnswer::created(&NewPortalShape::of(&opened, token)))
     };
     creation.once_in_memory(&api, open).await
 }
@@ -113,7 +113,7 @@ async fn list(
 async fn close(
     State(api): State<ApiState>,
     PortalInPath(client, id): PortalInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.engine().close_portal(client, id).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

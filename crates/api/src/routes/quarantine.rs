@@ -13,12 +13,12 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::feed::{self, Followable, follow};
 use crate::list::{List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_QUARANTINED};
-use crate::page::Feed;
+use crate::page::FeedQuery;
 use crate::params::Params;
 use crate::path::{QuarantinedInPath, unknown_quarantined};
 use crate::shape::QuarantinedShape;
@@ -43,7 +43,7 @@ pub(super) fn routes() -> Routes {
 /// Refused reports.
 pub(crate) struct RefusedReportList {
     pub engine: Engine,
-    pub feed: Feed,
+    pub feed: FeedQuery,
 }
 
 impl List for RefusedReportList {
@@ -85,17 +85,17 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
 async fn show(
     State(api): State<ApiState>,
     QuarantinedInPath(id): QuarantinedInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let queries = api.queries();
     let unknown = move || unknown_quarantined(&id.to_text(QUARANTINE_ID_PREFIX));
     let report = api.shared.lookups.run(move || queries.quarantined(id)?.ok_or_else(unknown)).await?;
-    Ok(Answer::ok(&QuarantinedShape::from(&report)))
+    Ok(ApiAnswer::ok(&QuarantinedShape::from(&report)))
 }
 
 async fn discard(
     State(api): State<ApiState>,
     QuarantinedInPath(id): QuarantinedInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.engine().discard_quarantined(id).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

@@ -6,7 +6,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::openapi::Call;
 use crate::openapi::refusals::OF_A_QUEUE;
@@ -41,19 +41,19 @@ async fn put_one(
     State(api): State<ApiState>,
     QueueInPath(queue): QueueInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let control = shape::queue_control(&queue, &body)?;
     api.queues().put_control(&queue, Some(control)).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
-async fn show(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<ApiAnswer, Refused> {
     let found = api.queues().control(&queue);
     let missing = || Problem::unknown("no_control", format!("nothing is said to the workers of {queue}"));
-    Ok(Answer::ok(&QueueControlShape::from(&*found.ok_or_else(missing)?)))
+    Ok(ApiAnswer::ok(&QueueControlShape::from(&*found.ok_or_else(missing)?)))
 }
 
-async fn delete(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
+async fn delete(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<ApiAnswer, Refused> {
     api.queues().put_control(&queue, None).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

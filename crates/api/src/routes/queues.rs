@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::OF_A_QUEUE;
@@ -56,13 +56,13 @@ pub(super) fn routes() -> Routes {
 }
 
 /// Queues, asked for by a thread that may wait for them.
-struct Listed {
+struct QueueListing {
     queues: Queues,
     namespace: Option<String>,
     executor: Handle,
 }
 
-impl List for Listed {
+impl List for QueueListing {
     type Key = QueueName;
     type Found = QueueStats;
     type Shown<'a> = QueueShape<'a>;
@@ -85,34 +85,35 @@ impl List for Listed {
 async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Response, Refused> {
     let namespace = params.namespace()?;
     let page = params.page()?;
-    list::answer(&api, page, Listed { queues: api.queues(), namespace, executor: Handle::current() }).await
+    list::answer(&api, page, QueueListing { queues: api.queues(), namespace, executor: Handle::current() })
+        .await
 }
 
-async fn show(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<ApiAnswer, Refused> {
     let stats = api.queues().stats(&queue).await?;
-    Ok(Answer::ok(&QueueShape::from(&stats)))
+    Ok(ApiAnswer::ok(&QueueShape::from(&stats)))
 }
 
 async fn set_settings(
     State(api): State<ApiState>,
     QueueInPath(queue): QueueInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.queues().set(&queue, shape::queue_settings(&body)?).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
-async fn pause(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
+async fn pause(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<ApiAnswer, Refused> {
     api.queues().pause(&queue, true).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
-async fn resume(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
+async fn resume(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<ApiAnswer, Refused> {
     api.queues().pause(&queue, false).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
-async fn delete(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<Answer, Refused> {
+async fn delete(State(api): State<ApiState>, QueueInPath(queue): QueueInPath) -> Result<ApiAnswer, Refused> {
     api.queues().delete(&queue).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

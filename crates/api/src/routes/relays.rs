@@ -11,7 +11,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::list::{self, List, PageOfList};
@@ -73,7 +73,7 @@ async fn heard(
     caller: Option<Extension<Caller>>,
     RelayInPath(name): RelayInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     if !is_label(&name) {
         let detail = "the name of a relay has 1 to 64 of A-Z a-z 0-9 _ . : and -";
         return Err(Problem::not_allowed("invalid_name", detail).into());
@@ -81,5 +81,5 @@ async fn heard(
     let word = shape::relay_word(&body)?;
     let by = caller.as_ref().map_or("", |Extension(caller)| caller.name());
     api.shared.relays.heard((&name, by), word, api.engine().clock().now())?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

@@ -14,7 +14,7 @@ use net::problem::{Refused, quoted};
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::check_receiver;
 use crate::body::Text;
 use crate::cursor::NameKey;
@@ -81,13 +81,13 @@ pub(super) fn routes() -> Routes {
         .get("/v1/rollouts/{id}/devices", list_devices, devices)
 }
 
-async fn create(State(api): State<ApiState>, creation: Creation) -> Result<Answer, Refused> {
+async fn create(State(api): State<ApiState>, creation: Creation) -> Result<ApiAnswer, Refused> {
     let caller = creation.caller();
     let create = async move |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let new = allowed(&body, &api, caller.as_ref())?;
         let _held = body.into_memory();
         let begun = api.engine().rollouts().create(new, idempotency).await?;
-        Ok(Answer::created(&NewRolloutShape::from(&begun)))
+        Ok(ApiAnswer::created(&NewRolloutShape::from(&begun)))
     };
     creation.once(&api, create).await
 }
@@ -97,14 +97,14 @@ async fn put_one(
     IdInPath(id): IdInPath,
     caller: Option<Extension<Caller>>,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     check_rollout_id(&id)?;
     let new = allowed(&body, &api, caller.as_deref())?;
     let _held = body.into_memory();
     let (rollout, is_new) = api.engine().rollouts().put(&id, new).await?;
     Ok(match is_new {
-        true => Answer::created(&NewRolloutShape::from(&rollout)),
-        false => Answer::ok(&RolloutShape::from(&rollout)),
+        true => ApiAnswer::created(&NewRolloutShape::from(&rollout)),
+        false => ApiAnswer::ok(&RolloutShape::from(&rollout)),
     })
 }
 
@@ -149,9 +149,9 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
     list::answer(&api, params.page()?, RolloutList(api.queries())).await
 }
 
-async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<ApiAnswer, Refused> {
     let found = present(&api, id, ROLLOUTS).await?;
-    Ok(Answer::ok(&RolloutShape::from(&found)))
+    Ok(ApiAnswer::ok(&RolloutShape::from(&found)))
 }
 
 const ROLLOUTS: (&str, fn(&RolloutWork) -> bool) =
@@ -172,25 +172,25 @@ pub(super) async fn present(
     found.await
 }
 
-async fn call(api: &ApiState, id: String, call: RolloutCall) -> Result<Answer, Refused> {
+async fn call(api: &ApiState, id: String, call: RolloutCall) -> Result<ApiAnswer, Refused> {
     let found = present(api, id, ROLLOUTS).await?;
     api.engine().rollouts().call(&found.rollout.id, call).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
-async fn cancel(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
+async fn cancel(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<ApiAnswer, Refused> {
     call(&api, id, RolloutCall::Cancel).await
 }
 
-async fn pause(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
+async fn pause(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<ApiAnswer, Refused> {
     call(&api, id, RolloutCall::Pause).await
 }
 
-async fn resume(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
+async fn resume(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<ApiAnswer, Refused> {
     call(&api, id, RolloutCall::Resume).await
 }
 
-async fn approve(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Answer, Refused> {
+async fn approve(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<ApiAnswer, Refused> {
     call(&api, id, RolloutCall::Approve).await
 }
 

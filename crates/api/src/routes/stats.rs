@@ -12,7 +12,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_CLIENT, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
 use crate::params::Params;
@@ -79,7 +79,7 @@ pub(super) fn routes() -> Routes {
     Routes::default().get("/v1/stats", stats, call)
 }
 
-async fn stats(State(api): State<ApiState>, params: Params) -> Result<Answer, Refused> {
+async fn stats(State(api): State<ApiState>, params: Params) -> Result<ApiAnswer, Refused> {
     let (query, selection) = query(params, api.engine())?;
     let queries = api.queries();
     let counts = move || {
@@ -87,7 +87,7 @@ async fn stats(State(api): State<ApiState>, params: Params) -> Result<Answer, Re
         counts(&queries, &StatsQuery { of: of.unwrap_or(query.of), ..query })
     };
     let counts = api.shared.lists.run(counts).await?;
-    Ok(Answer::ok(&counts))
+    Ok(ApiAnswer::ok(&counts))
 }
 
 fn counts(queries: &Queries, query: &StatsQuery) -> Result<StatsShape, Problem> {

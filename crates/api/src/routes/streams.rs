@@ -14,7 +14,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::VisibleStreams;
 use crate::body::Text;
 use crate::cursor::{NumberKey, StreamKey};
@@ -122,10 +122,10 @@ async fn list(
     list::answer(&api, page, list).await
 }
 
-async fn show(State(api): State<ApiState>, StreamInPath(stream): StreamInPath) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>, StreamInPath(stream): StreamInPath) -> Result<ApiAnswer, Refused> {
     let streams = api.streams();
     let stream = api.shared.lookups.run(move || streams.stream(&stream)).await?;
-    Ok(Answer::ok(&StreamShape::from(&stream)))
+    Ok(ApiAnswer::ok(&StreamShape::from(&stream)))
 }
 
 async fn set_settings(
@@ -133,10 +133,10 @@ async fn set_settings(
     caller: Option<Extension<Caller>>,
     StreamInPath(stream): StreamInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     may_change(&api, caller.as_ref(), &stream)?;
     api.streams().put_settings(&stream, shape::stream_settings(&body)?).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 /// A stream that gathers reports holds them up where it takes none: that is for an admin to decide.
@@ -156,10 +156,10 @@ async fn delete(
     State(api): State<ApiState>,
     caller: Option<Extension<Caller>>,
     StreamInPath(stream): StreamInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     may_change(&api, caller.as_ref(), &stream)?;
     api.streams().delete(&stream).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 /// The blocks of a stream, read by a thread that may wait for the store.

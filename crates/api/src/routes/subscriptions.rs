@@ -12,7 +12,7 @@ use net::problem::Refused;
 use super::Routes;
 use super::messages::{MessagesAsked, answer};
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::cursor::NameKey;
 use crate::list::{self, List, PageOfList};
@@ -125,30 +125,30 @@ async fn present(api: &ApiState, stream: StreamName, name: Box<str>) -> Result<S
 async fn show(
     State(api): State<ApiState>,
     SubscriptionInPath { stream, name }: SubscriptionInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let found = present(&api, stream, name).await?;
-    Ok(Answer::ok(&SubscriptionShape::from(&found)))
+    Ok(ApiAnswer::ok(&SubscriptionShape::from(&found)))
 }
 
 async fn put_one(
     State(api): State<ApiState>,
     SubscriptionInPath { stream, name }: SubscriptionInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let (new, from) = shape::new_subscription(&name, &body, &api.engine().commands())?;
     let _held = body.into_memory();
     let put = api.streams().put_subscription(&stream, new, from).await?;
     let found = present(&api, stream, name).await?;
     let shown = SubscriptionShape::from(&found).with_secret(put.made_secret.as_deref());
-    Ok(if put.is_new { Answer::created(&shown) } else { Answer::ok(&shown) })
+    Ok(if put.is_new { ApiAnswer::created(&shown) } else { ApiAnswer::ok(&shown) })
 }
 
 async fn delete(
     State(api): State<ApiState>,
     SubscriptionInPath { stream, name }: SubscriptionInPath,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.streams().delete_subscription(&stream, &name).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 async fn read_on(
@@ -176,7 +176,7 @@ async fn commit(
     State(api): State<ApiState>,
     SubscriptionInPath { stream, name }: SubscriptionInPath,
     body: Text,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     api.streams().commit(&stream, shape::reader_commit(name, &body)?).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }

@@ -12,7 +12,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::cursor::{self, SummaryKey};
 use crate::openapi::refusals::{OF_A_READ, UNKNOWN_DEVICE};
 use crate::openapi::{Call, words};
@@ -100,7 +100,7 @@ impl SummaryRequest {
 }
 
 /// Reads as many readings as cost so much and sums them up.
-fn summed(queries: &Queries, asked: SummaryRequest, cost_max: usize) -> Result<Answer, Problem> {
+fn summed(queries: &Queries, asked: SummaryRequest, cost_max: usize) -> Result<ApiAnswer, Problem> {
     let SummaryRequest { device, steps, mut after, fingerprint } = asked;
     let (from, to) = (steps.from, steps.to);
     let mut summary = Summary::new(steps);
@@ -129,7 +129,7 @@ fn summed(queries: &Queries, asked: SummaryRequest, cost_max: usize) -> Result<A
         let after = summary.give_back_last().map_or(after, before);
         cursor::write(fingerprint, &SummaryKey { from, to, after })
     });
-    Ok(Answer::ok(&SummaryShape::of(&summary, looked_at as u64, next)))
+    Ok(ApiAnswer::ok(&SummaryShape::of(&summary, looked_at as u64, next)))
 }
 
 fn cost_of(value: &Value) -> usize {

@@ -6,7 +6,7 @@ use net::problem::Refused;
 
 use super::Routes;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::openapi::Call;
 use crate::openapi::refusals::OF_A_READ;
 use crate::shape::SystemShape;
@@ -19,8 +19,8 @@ pub(super) fn routes() -> Routes {
 }
 
 /// Sizes of files are asked for, which the disk may keep waiting.
-async fn show(State(api): State<ApiState>) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>) -> Result<ApiAnswer, Refused> {
     let asked = api.clone();
-    let read = move || Ok(Answer::ok(&SystemShape::of(&asked)));
+    let read = move || Ok(ApiAnswer::ok(&SystemShape::of(&asked)));
     Ok(api.shared.lookups.run(read).await?)
 }

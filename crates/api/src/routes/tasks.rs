@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 use super::Routes;
 use super::rollouts::token_of;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::authorization::check_receiver;
 use crate::body::Text;
 use crate::cursor::ResultKey;
@@ -33,7 +33,7 @@ use crate::idempotency::Creation;
 use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::{OF_A_READ, OF_PICKS, UNKNOWN_TASK};
 use crate::openapi::{Call, words};
-use crate::page::{Feed, Form, Order, PageOf};
+use crate::page::{FeedQuery, ListForm, PageOf, TimeOrder};
 use crate::params::Params;
 use crate::path::{IdInPath, TaskInPath, task_id, unknown_task};
 use crate::shape::{self, NewTaskShape, TaskResultShape, TaskShape};
@@ -111,7 +111,7 @@ async fn begin(api: ApiState, params: Params, creation: Creation) -> Result<Resp
         check_may_pick(caller.as_ref(), &new.terms)?;
         new.terms.token = token_of(caller.as_ref());
         let task = api.engine().tasks().create(new, idempotency).await?;
-        Ok(Answer::created(&NewTaskShape::of(&task)))
+        Ok(ApiAnswer::created(&NewTaskShape::of(&task)))
     };
     let begun = creation.once(&api, create).await?;
     if begun.status != StatusCode::CREATED {
@@ -128,7 +128,7 @@ async fn begin(api: ApiState, params: Params, creation: Creation) -> Result<Resp
 }
 
 /// A refusal, with its code as an extension where that says when to come back.
-fn refused(answer: Answer) -> Response {
+fn refused(answer: ApiAnswer) -> Response {
     #[derive(Deserialize)]
     struct Coded<'a> {
         code: &'a str,
@@ -146,7 +146,7 @@ fn refused(answer: Answer) -> Response {
 /// first results.
 async fn awaited(
     api: &ApiState,
-    begun: &Answer,
+    begun: &ApiAnswer,
     wait: Duration,
     whose: SenderKey,
 ) -> Result<Response, Problem> {
@@ -167,16 +167,16 @@ async fn awaited(
         limit: Some(PAGE_ITEMS_MAX),
         after: None,
         fingerprint: 0,
-        form: Form::Page,
+        form: ListForm::Page,
         tail: false,
         gzip: false,
         whose,
         rights: None,
     };
-    let results = TaskResults::of(api, &task, Order::Ascending);
+    let results = TaskResults::of(api, &task, TimeOrder::Ascending);
     let (held, read) = list::read(api, &api.shared.lists, &Arc::new((page, results))).await?;
     let results: Results = serde_json::from_slice(&read.answer.body).map_err(|_| lost())?;
-    let answer = Answer::created(&NewTaskShape::awaited(&task, sent.notify, results.items));
+    let answer = ApiAnswer::created(&NewTaskShape::awaited(&task, sent.notify, results.items));
     Ok(held.until_sent(answer.into_response()))
 }
 
@@ -204,7 +204,7 @@ async fn show(
     State(api): State<ApiState>,
     IdInPath(id): IdInPath,
     params: Params,
-) -> Result<Answer, Refused> {
+) -> Result<ApiAnswer, Refused> {
     let whose = params.whose();
     let wait = params.wait_alone(COMMAND_WAIT_MAX)?;
     let id = task_id(&id)?;
@@ -213,12 +213,12 @@ async fn show(
     if !wait.is_zero() {
         task = ended(&api, id, wait).await?;
     }
-    Ok(Answer::ok(&TaskShape::from(&task)))
+    Ok(ApiAnswer::ok(&TaskShape::from(&task)))
 }
 
-async fn cancel(State(api): State<ApiState>, TaskInPath(id): TaskInPath) -> Result<Answer, Refused> {
+async fn cancel(State(api): State<ApiState>, TaskInPath(id): TaskInPath) -> Result<ApiAnswer, Refused> {
     api.engine().tasks().cancel(id).await?;
-    Ok(Answer::nothing())
+    Ok(ApiAnswer::nothing())
 }
 
 /// What came of the picks of a task.
@@ -226,11 +226,11 @@ struct TaskResults {
     engine: Engine,
     queries: Queries,
     task: Incarnation,
-    order: Order,
+    order: TimeOrder,
 }
 
 impl TaskResults {
-    fn of(api: &ApiState, TrackedTask { task, .. }: &TrackedTask, order: Order) -> Self {
+    fn of(api: &ApiState, TrackedTask { task, .. }: &TrackedTask, order: TimeOrder) -> Self {
         Self { engine: api.engine().clone(), queries: api.queries(), task: task.incarnation, order }
     }
 }
@@ -245,7 +245,7 @@ impl List for TaskResults {
 
     fn look(&self, after: Option<&ResultKey>, limit: usize, _: usize) -> PageOfList<Self> {
         let after = after.and_then(|ResultKey(number)| *number);
-        let is_descending = self.order == Order::Descending;
+        let is_descending = self.order == TimeOrder::Descending;
         self.queries.task_results(self.task, after, is_descending, limit).map(BoundedPage::indexed)
     }
 
@@ -285,7 +285,7 @@ async fn list_results(
     let page = params.page()?;
     let task = present(&api, task_id(&id)?).await?;
     let results = TaskResults::of(&api, &task, order);
-    feed::answer(&api, page, Feed { from: None, to: None, order, wait }, results).await
+    feed::answer(&api, page, FeedQuery { from: None, to: None, order, wait }, results).await
 }
 
 #[cfg(test)]

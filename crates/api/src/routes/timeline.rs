@@ -14,7 +14,7 @@ use crate::feed::{self, Followable, follow};
 use crate::list::{List, PageOfList};
 use crate::openapi::Call;
 use crate::openapi::refusals::UNKNOWN_DEVICE;
-use crate::page::Feed;
+use crate::page::FeedQuery;
 use crate::params::Params;
 use crate::path::DeviceInPath;
 use crate::shape::TimelineShape;
@@ -32,7 +32,7 @@ pub(super) fn routes() -> Routes {
 pub(super) struct Timeline {
     pub(super) engine: Engine,
     pub(super) device: DeviceId,
-    pub(super) feed: Feed,
+    pub(super) feed: FeedQuery,
 }
 
 impl List for Timeline {

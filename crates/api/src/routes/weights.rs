@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use super::Routes;
 use super::devices::MatchingDevices;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::list::{self, List, PageOfList};
 use crate::openapi::Call;
 use crate::params::Params;
@@ -89,7 +89,7 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
     list::answer(&api, params.page()?, weights).await
 }
 
-async fn show(State(api): State<ApiState>) -> Result<Answer, Refused> {
+async fn show(State(api): State<ApiState>) -> Result<ApiAnswer, Refused> {
     let fairness = api.engine().tasks().fairness().await?;
-    Ok(Answer::ok(&FairnessShape::from(fairness)))
+    Ok(ApiAnswer::ok(&FairnessShape::from(fairness)))
 }

@@ -12,7 +12,7 @@ use super::receiver::{ReceiverShape, UnsignedReceiverShape};
 use super::task::PickCountsShape;
 use super::text::{Time, of_millis};
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// A campaign, as its next slot will be.
 #[derive(Serialize, ToSchema)]
@@ -197,7 +197,7 @@ impl From<&TrackedTask> for SlotShape {
     }
 }
 
-impl Row for CampaignShape<'_> {
+impl CsvRow for CampaignShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "status",
@@ -234,7 +234,7 @@ impl Row for CampaignShape<'_> {
     }
 }
 
-impl Row for SlotShape {
+impl CsvRow for SlotShape {
     const COLUMNS: &'static [&'static str] = &[
         "slot",
         "due_at",

@@ -13,9 +13,9 @@ use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 
 use super::text::Time;
-use crate::fields::{Fields, boolean, string};
+use crate::fields::{ObjectFields, boolean, string};
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// What a secret's text begins with, by Standard Webhooks.
 pub(super) const SECRET_PREFIX: &str = "whsec_";
@@ -88,7 +88,7 @@ fn secret_of(client: &Client) -> String {
     format!("{SECRET_PREFIX}{}", STANDARD.encode(&client.secret))
 }
 
-impl Row for ClientShape<'_> {
+impl CsvRow for ClientShape<'_> {
     const COLUMNS: &'static [&'static str] = &["id", "name", "url", "enabled", "created_at", "notices"];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -120,7 +120,7 @@ pub(crate) fn client_changes_schema() -> Schema {
 
 /// A client as the body of a request asks for it.
 pub(crate) fn new_client(text: &str) -> Result<NewClient, Problem> {
-    let fields = Fields::read(text, &["id", "name", "url", "secret", "notices"])?;
+    let fields = ObjectFields::read(text, &["id", "name", "url", "secret", "notices"])?;
     Ok(NewClient {
         id: fields.optional("id", string)?,
         name: fields.required("name", string)?,
@@ -132,7 +132,7 @@ pub(crate) fn new_client(text: &str) -> Result<NewClient, Problem> {
 
 /// A change of a client as the body of a request asks for it.
 pub(crate) fn change_of_client(text: &str) -> Result<ClientPatch, Problem> {
-    let fields = Fields::read(text, &["id", "name", "url", "enabled", "notices"])?;
+    let fields = ObjectFields::read(text, &["id", "name", "url", "enabled", "notices"])?;
     Ok(ClientPatch {
         id: fields.patch("id", string)?,
         name: fields.patch("name", string)?,

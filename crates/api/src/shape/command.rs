@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::receiver::ReceiverShape;
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// A command, and how far it has come.
 #[derive(Serialize, ToSchema)]
@@ -150,7 +150,7 @@ impl<'a> From<&'a PublishedCommand> for PolledShape<'a> {
     }
 }
 
-impl Row for CommandShape<'_> {
+impl CsvRow for CommandShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "device_id",

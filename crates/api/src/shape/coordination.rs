@@ -16,9 +16,9 @@ use utoipa::openapi::Schema;
 
 use super::new_job::one_of;
 use super::text::Time;
-use crate::fields::{Fields, count, duration, or_nothing, string, whole_within};
+use crate::fields::{ObjectFields, count, duration, or_nothing, string, whole_within};
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// A lock that the caller holds.
 #[derive(Serialize, ToSchema)]
@@ -101,7 +101,7 @@ impl<'a> ListedLockShape<'a> {
     }
 }
 
-impl Row for ListedLockShape<'_> {
+impl CsvRow for ListedLockShape<'_> {
     const COLUMNS: &'static [&'static str] =
         &["namespace", "name", "held", "owner", "fence", "waiting", "expires_at"];
 
@@ -155,7 +155,7 @@ impl<'a> From<&'a LimitStatus> for ListedLimitShape<'a> {
     }
 }
 
-impl Row for ListedLimitShape<'_> {
+impl CsvRow for ListedLimitShape<'_> {
     const COLUMNS: &'static [&'static str] = &["namespace", "name", "kind", "limit", "per", "remaining"];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -244,7 +244,7 @@ pub(crate) fn lock_extended_schema() -> Schema {
 /// # Errors
 /// 400 or 422.
 pub(crate) fn lock_extended(text: &str) -> Result<(CompactString, Duration), Problem> {
-    let fields = Fields::read(text, &["owner", "ttl"])?;
+    let fields = ObjectFields::read(text, &["owner", "ttl"])?;
     Ok((fields.required("owner", string)?.into(), fields.required("ttl", duration)?))
 }
 
@@ -258,7 +258,7 @@ pub(crate) fn lock_released_schema() -> Schema {
 /// # Errors
 /// 400 or 422.
 pub(crate) fn lock_released(text: &str) -> Result<CompactString, Problem> {
-    Ok(Fields::read(text, &["owner"])?.required("owner", string)?.into())
+    Ok(ObjectFields::read(text, &["owner"])?.required("owner", string)?.into())
 }
 
 /// The schema of what is asked of a limit.
@@ -277,7 +277,7 @@ pub(crate) fn limit_asked_schema() -> Schema {
 /// 400 or 422.
 pub(crate) fn limit_asked(text: &str) -> Result<LimitRequest, Problem> {
     const KINDS: [(&str, LimitKind); 2] = [("smooth", LimitKind::Smooth), ("window", LimitKind::Window)];
-    let fields = Fields::read(text, &["limit", "per", "cost", "kind"])?;
+    let fields = ObjectFields::read(text, &["limit", "per", "cost", "kind"])?;
     let kind = fields.optional("kind", |name, json| one_of(name, json, &KINDS))?;
     Ok(LimitRequest {
         limit: fields.required("limit", permits)?,
@@ -308,7 +308,7 @@ pub(crate) fn queue_control_schema() -> Schema {
 pub(crate) fn queue_control(queue: &QueueName, text: &str) -> Result<WorkerControl, Problem> {
     const STATES: [(&str, WorkState); 3] =
         [("run", WorkState::Run), ("drain", WorkState::Drain), ("stop", WorkState::Stop)];
-    let fields = Fields::read(text, &["state", "max_in_flight", "data"])?;
+    let fields = ObjectFields::read(text, &["state", "max_in_flight", "data"])?;
     let state = fields.required("state", |name, json| one_of(name, json, &STATES))?;
     Ok(WorkerControl {
         namespace: queue.namespace().into(),

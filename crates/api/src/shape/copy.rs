@@ -11,9 +11,9 @@ use utoipa::openapi::Schema;
 
 use super::subscription::from;
 use super::text::Time;
-use crate::fields::{Fields, string, strings, whole_within, wrong_type};
+use crate::fields::{ObjectFields, string, strings, whole_within, wrong_type};
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// Longest URL of a node, in characters.
 const URL_CHARS_MAX: usize = 2_048;
@@ -50,7 +50,7 @@ impl<'a> From<&'a NodeStatus> for NodeShape<'a> {
     }
 }
 
-impl Row for NodeShape<'_> {
+impl CsvRow for NodeShape<'_> {
     const COLUMNS: &'static [&'static str] = &["name", "url", "reachable", "last_contact_at", "error"];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -69,7 +69,7 @@ pub(crate) fn new_node_schema() -> Schema {
 /// # Errors
 /// 400 or 422.
 pub(crate) fn new_node(name: &str, text: &str) -> Result<NewNode, Problem> {
-    let fields = Fields::read(text, &["url", "token"])?;
+    let fields = ObjectFields::read(text, &["url", "token"])?;
     let url = fields.required("url", node_url)?;
     let token = fields.optional("token", node_token)?;
     Ok(NewNode { name: name.into(), url, token })
@@ -191,7 +191,7 @@ impl<'a> From<&'a CopyReport> for CopyShape<'a> {
     }
 }
 
-impl Row for CopyShape<'_> {
+impl CsvRow for CopyShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "name",
         "kind",
@@ -247,7 +247,7 @@ pub(crate) fn new_copy(
     text: &str,
 ) -> Result<(NewCopy, Option<SubscriptionFrom>), Problem> {
     let known = ["direction", "node", "stream", "segments", "from", "live_share", "rate", "kind", "selector"];
-    let fields = Fields::read(text, &known)?;
+    let fields = ObjectFields::read(text, &known)?;
     let is_of_reports = fields.optional("kind", kind)?.unwrap_or(false);
     let other = fields.optional("stream", other_stream)?;
     let segments = fields.optional("segments", segments)?;

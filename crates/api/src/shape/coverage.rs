@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::text::{Time, of_millis};
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// How often devices that match now were picked for a campaign.
 #[derive(Serialize, ToSchema)]
@@ -135,7 +135,7 @@ impl From<CoverageStats> for CoverageSummaryShape {
     }
 }
 
-impl Row for WeightShape<'_> {
+impl CsvRow for WeightShape<'_> {
     const COLUMNS: &'static [&'static str] =
         &["device_id", "weight", "picks", "last_picked_at", "benched_until"];
 

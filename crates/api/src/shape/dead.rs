@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::payload::PayloadShape;
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// A job that failed for good.
 #[derive(Serialize, ToSchema)]
@@ -42,7 +42,7 @@ impl<'a> From<&'a DeadView> for DeadShape<'a> {
     }
 }
 
-impl Row for DeadShape<'_> {
+impl CsvRow for DeadShape<'_> {
     const COLUMNS: &'static [&'static str] =
         &["id", "payload", "payload_base64", "attempt", "tries", "reason", "error", "died_at"];
 

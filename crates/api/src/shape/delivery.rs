@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 use cause::cause;
 
 mod cause;
@@ -212,7 +212,7 @@ impl From<&Attempt> for AttemptShape {
     }
 }
 
-impl Row for DeliveryShape {
+impl CsvRow for DeliveryShape {
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "client_id",

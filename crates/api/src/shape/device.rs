@@ -13,10 +13,10 @@ use utoipa::openapi::Schema;
 
 use super::text::{Data, Time, of_millis};
 use crate::fields::{
-    Fields, duration, label_changes, labels, report_interval, string, strings, time, whole_or, within,
+    ObjectFields, duration, label_changes, labels, report_interval, string, strings, time, whole_or, within,
 };
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 const FIELDS: [&str; 6] = ["id", "kind", "address", "labels", "report_interval", "commands"];
 const IMPORT_FIELDS: [&str; 8] =
@@ -101,7 +101,7 @@ impl<'a> From<&'a Device> for DeviceShape<'a> {
     }
 }
 
-impl Row for DeviceShape<'_> {
+impl CsvRow for DeviceShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "kind",
@@ -176,10 +176,10 @@ pub(crate) fn device_changes_schema() -> Schema {
 
 /// A device as the body of a request asks for it.
 pub(crate) fn new_device(text: &str) -> Result<NewDevice, Problem> {
-    device_in(&Fields::read(text, &FIELDS)?)
+    device_in(&ObjectFields::read(text, &FIELDS)?)
 }
 
-fn device_in(fields: &Fields<'_>) -> Result<NewDevice, Problem> {
+fn device_in(fields: &ObjectFields<'_>) -> Result<NewDevice, Problem> {
     Ok(NewDevice {
         id: fields.required("id", string)?,
         kind: fields.optional("kind", string)?,
@@ -192,7 +192,7 @@ fn device_in(fields: &Fields<'_>) -> Result<NewDevice, Problem> {
 
 /// A device as a line of an import describes it.
 pub(crate) fn import_device(text: &str) -> Result<ImportDevice, Problem> {
-    let fields = Fields::read_line(text, &IMPORT_FIELDS)?;
+    let fields = ObjectFields::read_line(text, &IMPORT_FIELDS)?;
     Ok(ImportDevice {
         device: device_in(&fields)?,
         clients: fields.optional("clients", strings)?,
@@ -202,7 +202,7 @@ pub(crate) fn import_device(text: &str) -> Result<ImportDevice, Problem> {
 
 /// A change of a device as the body of a request asks for it.
 pub(crate) fn change_of_device(text: &str) -> Result<DevicePatch, Problem> {
-    let fields = Fields::read(text, &FIELDS)?;
+    let fields = ObjectFields::read(text, &FIELDS)?;
     Ok(DevicePatch {
         id: fields.patch("id", string)?,
         kind: fields.patch("kind", string)?,

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::text::{Data, Time};
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// An event.
 #[derive(Serialize, ToSchema)]
@@ -41,7 +41,7 @@ impl From<&Event> for EventShape {
     }
 }
 
-impl Row for EventShape {
+impl CsvRow for EventShape {
     const COLUMNS: &'static [&'static str] =
         &["id", "device_id", "type", "ts", "sequence", "value", "previous"];
 

@@ -10,7 +10,7 @@ use super::coordination::QueueControlShape;
 use super::payload::PayloadShape;
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// What came of publishing.
 #[derive(Serialize, ToSchema)]
@@ -184,7 +184,7 @@ impl<'a> JobShape<'a> {
     }
 }
 
-impl Row for JobShape<'_> {
+impl CsvRow for JobShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "queue",

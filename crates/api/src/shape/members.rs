@@ -122,7 +122,7 @@ type ReadItem<'r, T> = &'r dyn Fn(&Members<'_>) -> Result<T, Problem>;
 
 /// What a body has.
 #[derive(Debug)]
-pub(super) enum Body<'a, T> {
+pub(super) enum ParsedBody<'a, T> {
     /// One item.
     One(T, Members<'a>),
     /// Those in its array.
@@ -134,7 +134,7 @@ pub(super) enum Body<'a, T> {
     },
 }
 
-impl<'a, T> Body<'a, T> {
+impl<'a, T> ParsedBody<'a, T> {
     /// Reads a body: an item, or an object whose array has many. Of one of many a refusal says
     /// which it is.
     ///
@@ -148,8 +148,8 @@ impl<'a, T> Body<'a, T> {
     ) -> Result<Self, Problem> {
         let mut members = Members::of(Find { what: Sought::Body, grammar });
         match found(("the body", text), &mut members, &read)? {
-            Found::Object { many: None } => Ok(Self::One(read(&members)?, members)),
-            Found::Object { many: Some(many) } => match members.foreign_name() {
+            FoundMembers::Object { many: None } => Ok(Self::One(read(&members)?, members)),
+            FoundMembers::Object { many: Some(many) } => match members.foreign_name() {
                 None => Ok(Self::Many { items: all_of(*many, grammar)?, beside: members }),
                 Some(name) => {
                     let Grammar { many, item, .. } = grammar;
@@ -160,8 +160,8 @@ impl<'a, T> Body<'a, T> {
                     Err(Problem::not_allowed("unknown_field", detail))
                 }
             },
-            Found::Array { .. } => Err(not_an_object("the body", "an array")),
-            Found::Other(what) => Err(not_an_object("the body", what)),
+            FoundMembers::Array { .. } => Err(not_an_object("the body", "an array")),
+            FoundMembers::Other(what) => Err(not_an_object("the body", what)),
         }
     }
 }
@@ -173,9 +173,9 @@ impl<'a, T> Body<'a, T> {
 pub(super) fn read_line<'a>(text: &'a str, grammar: &'static Grammar) -> Result<Members<'a>, Problem> {
     let mut members = Members::of(Find { what: Sought::Item, grammar });
     match found::<()>(("the line", text), &mut members, &|_| Ok(()))? {
-        Found::Object { .. } => Ok(members),
-        Found::Array { .. } => Err(not_an_object("the line", "an array")),
-        Found::Other(what) => Err(not_an_object("the line", what)),
+        FoundMembers::Object { .. } => Ok(members),
+        FoundMembers::Array { .. } => Err(not_an_object("the line", "an array")),
+        FoundMembers::Other(what) => Err(not_an_object("the line", what)),
     }
 }
 
@@ -194,27 +194,27 @@ fn found<'a, T>(
     (subject, text): (&str, &'a str),
     members: &mut Members<'a>,
     read: ReadItem<'_, T>,
-) -> Result<Found<T>, Problem> {
+) -> Result<FoundMembers<T>, Problem> {
     let mut parser = serde_json::Deserializer::from_str(text);
     let found = Parse { members, read, are_many: false }.deserialize(&mut parser);
     let found = found.and_then(|found| parser.end().map(|()| found));
     found.map_err(|error| unreadable(subject, &error))
 }
 
-fn all_of<T>(found: Found<T>, grammar: &Grammar) -> Result<Vec<T>, Problem> {
+fn all_of<T>(found: FoundMembers<T>, grammar: &Grammar) -> Result<Vec<T>, Problem> {
     let Grammar { many, item, items_max, too_many, .. } = grammar;
     let wrong = |what| {
         let detail = format!("{many} is {what}; it must be an array of {item}s");
         Problem::not_allowed("wrong_type", detail)
     };
     match found {
-        Found::Array { items, count } if count <= *items_max => items,
-        Found::Array { count, .. } => {
+        FoundMembers::Array { items, count } if count <= *items_max => items,
+        FoundMembers::Array { count, .. } => {
             let detail = format!("{many} has {count} items; a call takes at most {items_max}");
             Err(Problem::not_allowed(too_many, detail))
         }
-        Found::Object { .. } => Err(wrong("an object")),
-        Found::Other(what) => Err(wrong(what)),
+        FoundMembers::Object { .. } => Err(wrong("an object")),
+        FoundMembers::Other(what) => Err(wrong(what)),
     }
 }
 
@@ -244,9 +244,9 @@ impl Find {
 }
 
 /// What is there.
-enum Found<T> {
+enum FoundMembers<T> {
     /// The item's members are in [`Parse::members`].
-    Object { many: Option<Box<Found<T>>> },
+    Object { many: Option<Box<FoundMembers<T>>> },
     /// What the items mean, or the refusal of the first wrong one; and how many there are. Of more
     /// than a call may have, only the count is of use.
     Array { items: Result<Vec<T>, Problem>, count: usize },
@@ -265,11 +265,11 @@ struct Parse<'m, 'a, T> {
 
 impl<T> Parse<'_, '_, T> {
     /// What the item means that was just read, the one at this place; a refusal says which it is.
-    fn item(&self, found: &Found<T>, place: usize) -> Result<T, Problem> {
+    fn item(&self, found: &FoundMembers<T>, place: usize) -> Result<T, Problem> {
         let item = match found {
-            Found::Object { .. } => (self.read)(self.members),
-            Found::Array { .. } => Err(not_an_object("it", "an array")),
-            Found::Other(what) => Err(not_an_object("it", what)),
+            FoundMembers::Object { .. } => (self.read)(self.members),
+            FoundMembers::Array { .. } => Err(not_an_object("it", "an array")),
+            FoundMembers::Other(what) => Err(not_an_object("it", what)),
         };
         item.map_err(|Problem { status, code, detail }| {
             let item = self.members.find.grammar.item;
@@ -279,21 +279,21 @@ impl<T> Parse<'_, '_, T> {
 }
 
 impl<'de, T> DeserializeSeed<'de> for Parse<'_, 'de, T> {
-    type Value = Found<T>;
+    type Value = FoundMembers<T>;
 
-    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Found<T>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<FoundMembers<T>, D::Error> {
         parser.deserialize_any(self)
     }
 }
 
 impl<'de, T> Visitor<'de> for Parse<'_, 'de, T> {
-    type Value = Found<T>;
+    type Value = FoundMembers<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<T>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FoundMembers<T>, A::Error> {
         let Self { members, read, are_many: _ } = self;
         let (find, mut found) = (members.find, None);
         while let Some(name) = map.next_key_seed(NameOf(find))? {
@@ -316,15 +316,17 @@ impl<'de, T> Visitor<'de> for Parse<'_, 'de, T> {
                 }
             }
         }
-        Ok(Found::Object { many: found })
+        Ok(FoundMembers::Object { many: found })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Found<T>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<FoundMembers<T>, A::Error> {
         let (mut items, mut count) = (Ok(Vec::new()), 0);
         while self.are_many && count < self.members.find.grammar.items_max {
             self.members.clear();
             let one = Parse { members: &mut *self.members, read: self.read, are_many: false };
-            let Some(found) = array.next_element_seed(one)? else { return Ok(Found::Array { items, count }) };
+            let Some(found) = array.next_element_seed(one)? else {
+                return Ok(FoundMembers::Array { items, count });
+            };
             count += 1;
             if let Ok(read) = &mut items {
                 match self.item(&found, count) {
@@ -336,31 +338,31 @@ impl<'de, T> Visitor<'de> for Parse<'_, 'de, T> {
         while array.next_element::<IgnoredAny>()?.is_some() {
             count += 1;
         }
-        Ok(Found::Array { items, count })
+        Ok(FoundMembers::Array { items, count })
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Found<T>, E> {
-        Ok(Found::Other("a string"))
+    fn visit_str<E>(self, _: &str) -> Result<FoundMembers<T>, E> {
+        Ok(FoundMembers::Other("a string"))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Found<T>, E> {
-        Ok(Found::Other("a boolean"))
+    fn visit_bool<E>(self, _: bool) -> Result<FoundMembers<T>, E> {
+        Ok(FoundMembers::Other("a boolean"))
     }
 
-    fn visit_unit<E>(self) -> Result<Found<T>, E> {
-        Ok(Found::Other("null"))
+    fn visit_unit<E>(self) -> Result<FoundMembers<T>, E> {
+        Ok(FoundMembers::Other("null"))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Found<T>, E> {
-        Ok(Found::Other("a number"))
+    fn visit_u64<E>(self, _: u64) -> Result<FoundMembers<T>, E> {
+        Ok(FoundMembers::Other("a number"))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Found<T>, E> {
-        Ok(Found::Other("a number"))
+    fn visit_i64<E>(self, _: i64) -> Result<FoundMembers<T>, E> {
+        Ok(FoundMembers::Other("a number"))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Found<T>, E> {
-        Ok(Found::Other("a number"))
+    fn visit_f64<E>(self, _: f64) -> Result<FoundMembers<T>, E> {
+        Ok(FoundMembers::Other("a number"))
     }
 }
 

@@ -16,7 +16,7 @@ use super::new_task::{
     PICK_FIELDS, class, devices, exclude, pick_terms, pick_words, picked, relation, selection, set,
 };
 use super::payload::compact;
-use crate::fields::{Fields, boolean, duration, string, time};
+use crate::fields::{ObjectFields, boolean, duration, string, time};
 use crate::openapi::words;
 
 /// The fields of a campaign that a task does not have, but for the id.
@@ -64,7 +64,7 @@ pub(crate) fn new_campaign(
     engine: &Engine,
     in_path: Option<&str>,
 ) -> Result<NewCampaign, Problem> {
-    let fields = Fields::read(text, &known_fields())?;
+    let fields = ObjectFields::read(text, &known_fields())?;
     if let Some(id) = in_path {
         check_stays(&fields, id)?;
     }
@@ -92,7 +92,7 @@ pub(crate) fn new_campaign(
 /// What a body changes of a campaign. `selector` and `place` change together: who names one of them
 /// says what both mean from then on.
 pub(crate) fn change_of_campaign(text: &str, engine: &Engine, id: &str) -> Result<CampaignPatch, Problem> {
-    let fields = Fields::read(text, &known_fields())?;
+    let fields = ObjectFields::read(text, &known_fields())?;
     check_stays(&fields, id)?;
     let is_named = |name: &str| fields.json(name).is_some();
     let selection = match is_named("selector") || is_named("place") {
@@ -128,7 +128,7 @@ fn known_fields() -> Vec<&'static str> {
 }
 
 /// To name the id is fine as long as it is the one in the path.
-fn check_stays(fields: &Fields<'_>, id: &str) -> Result<(), Problem> {
+fn check_stays(fields: &ObjectFields<'_>, id: &str) -> Result<(), Problem> {
     match fields.patch("id", string)? {
         Patch::Keep => Ok(()),
         Patch::Set(given) if given == id => Ok(()),
@@ -140,7 +140,7 @@ fn check_stays(fields: &Fields<'_>, id: &str) -> Result<(), Problem> {
 }
 
 /// How slots lie: `every` or `over`; `None` if neither is named.
-fn pace(fields: &Fields<'_>) -> Result<Option<CampaignPace>, Problem> {
+fn pace(fields: &ObjectFields<'_>) -> Result<Option<CampaignPace>, Problem> {
     let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     match (fields.patch("every", duration)?, fields.patch("over", duration)?) {
         (Patch::Set(_), Patch::Set(_)) => {
@@ -166,7 +166,7 @@ fn missed(name: &str, json: &str) -> Result<MissedSlots, Problem> {
 }
 
 /// Who is told each result: `{"url","secret"?}`, `{"queue"}` or `{"stream"}`.
-fn results(fields: &Fields<'_>, commands: &Commands) -> Result<Patch<OutcomeReceiver>, Problem> {
+fn results(fields: &ObjectFields<'_>, commands: &Commands) -> Result<Patch<OutcomeReceiver>, Problem> {
     match fields.json("results") {
         None => Ok(Patch::Keep),
         Some("null") => Ok(Patch::Clear),

@@ -11,7 +11,7 @@ use utoipa::openapi::Schema;
 
 use super::client::secret;
 use super::payload::compact;
-use crate::fields::{Fields, count_told, duration, number_between, string, time, within};
+use crate::fields::{ObjectFields, count_told, duration, number_between, string, time, within};
 use crate::openapi::words;
 
 /// The fields of a command.
@@ -46,11 +46,11 @@ pub(crate) fn new_command_schema() -> Schema {
 
 /// The command that a body asks for.
 pub(crate) fn new_command(text: &str, commands: &Commands) -> Result<NewCommand, Problem> {
-    command_of(&Fields::read(text, &COMMAND_FIELDS)?, commands)
+    command_of(&ObjectFields::read(text, &COMMAND_FIELDS)?, commands)
 }
 
 /// The command that the fields of a body ask for.
-pub(super) fn command_of(fields: &Fields<'_>, commands: &Commands) -> Result<NewCommand, Problem> {
+pub(super) fn command_of(fields: &ObjectFields<'_>, commands: &Commands) -> Result<NewCommand, Problem> {
     let payload = fields
         .json("payload")
         .ok_or_else(|| Problem::not_allowed("missing_field", "the field payload has to be there"))?;
@@ -125,7 +125,7 @@ pub(crate) fn desired_value_schema() -> Schema {
 
 /// The desired value that a body gives, as canonical JSON text; `None` for null, which is no entry.
 pub(crate) fn desired_value(text: &str) -> Result<Option<Box<str>>, Problem> {
-    let fields = Fields::read(text, &["value"])?;
+    let fields = ObjectFields::read(text, &["value"])?;
     let json = fields
         .json("value")
         .ok_or_else(|| Problem::not_allowed("missing_field", "the field value has to be there"))?;

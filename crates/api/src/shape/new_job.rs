@@ -12,9 +12,9 @@ use net::problem::quoted;
 use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::members::{Body, Grammar, GrammarField, Members, payload_of};
+use super::members::{Grammar, GrammarField, Members, ParsedBody, payload_of};
 use super::payload;
-use crate::fields::{Fields, count, duration, not_nothing, some_duration, string, time, whole_or};
+use crate::fields::{ObjectFields, count, duration, not_nothing, some_duration, string, time, whole_or};
 use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
 
 /// The words for what is done where an alias is held.
@@ -93,9 +93,9 @@ pub(crate) fn job_changes_schema() -> Schema {
 
 /// The jobs that a body asks for, one or many; `now` is the wall clock's.
 pub(crate) fn new_jobs(text: &str, now: Timestamp) -> Result<Vec<NewJob>, Problem> {
-    match Body::read(text, &JOBS, |members| new_job(members, now))? {
-        Body::One(job, _) => Ok(vec![job]),
-        Body::Many { items, .. } => Ok(items),
+    match ParsedBody::read(text, &JOBS, |members| new_job(members, now))? {
+        ParsedBody::One(job, _) => Ok(vec![job]),
+        ParsedBody::Many { items, .. } => Ok(items),
     }
 }
 
@@ -120,7 +120,7 @@ fn new_job(members: &Members<'_>, now: Timestamp) -> Result<NewJob, Problem> {
 
 /// A change of a job as the body of a request asks for it; `now` is the wall clock's.
 pub(crate) fn change_of_job(body: &str, now: Timestamp) -> Result<JobChange, Problem> {
-    let fields = Fields::read(body, &["payload", "payload_base64", "delay", "run_at"])?;
+    let fields = ObjectFields::read(body, &["payload", "payload_base64", "delay", "run_at"])?;
     for name in ["payload_base64", "delay", "run_at"] {
         if fields.json(name) == Some("null") {
             let detail = format!("{name} is null; a job always has a payload and a time");

@@ -8,7 +8,7 @@ use net::problem::quoted;
 use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::members::{Body, Grammar, GrammarField, Members, payload_of, read_line};
+use super::members::{Grammar, GrammarField, Members, ParsedBody, payload_of, read_line};
 use crate::fields::{object_members, string, time, wrong_type};
 use crate::openapi::words;
 
@@ -69,9 +69,9 @@ fn members() -> [(&'static str, Schema); 7] {
 /// # Errors
 /// 400 or 422; of one of many it says which.
 pub(crate) fn new_messages(text: &str) -> Result<NewMessages, Problem> {
-    let (messages, beside) = match Body::read(text, &MESSAGES, new_message)? {
-        Body::One(message, members) => (vec![message], members),
-        Body::Many { items, beside } => (items, beside),
+    let (messages, beside) = match ParsedBody::read(text, &MESSAGES, new_message)? {
+        ParsedBody::One(message, members) => (vec![message], members),
+        ParsedBody::Many { items, beside } => (items, beside),
     };
     Ok(NewMessages { messages, expect_last_id: beside.optional(EXPECT_LAST_ID, message_id)? })
 }

@@ -10,7 +10,9 @@ use serde_json::value::RawValue;
 use utoipa::openapi::Schema;
 
 use super::new_command::{COMMAND_FIELDS, command_of, desired_value_in};
-use crate::fields::{Fields, boolean, count, duration, some_duration, string, strings, within, wrong_type};
+use crate::fields::{
+    ObjectFields, boolean, count, duration, some_duration, string, strings, within, wrong_type,
+};
 use crate::openapi::words;
 
 const FIELDS: [&str; 9] =
@@ -58,7 +60,7 @@ fn stop_schema() -> Schema {
 /// The rollout that a body asks for.
 pub(crate) fn new_rollout(text: &str, engine: &Engine) -> Result<NewRollout, Problem> {
     let known: Vec<&str> = COMMAND_FIELDS.into_iter().chain(FIELDS).collect();
-    let fields = Fields::read(text, &known)?;
+    let fields = ObjectFields::read(text, &known)?;
     let command = command_of(&fields, &engine.commands())?;
     command.check(engine.clock().wall())?;
     let work = RolloutWork::Command(Box::new(command.into()));
@@ -169,7 +171,7 @@ fn bulk_entry(line: &str) -> Result<RolloutEntry, Problem> {
         let detail = format!("a line has at most {} bytes", base::limits::NDJSON_LINE_BYTES_MAX);
         return Err(Problem::not_allowed("line_too_long", detail));
     }
-    let fields = Fields::read_line(line, &["key", "value"])?;
+    let fields = ObjectFields::read_line(line, &["key", "value"])?;
     let key = fields.required("key", string)?;
     engine::commands::check_entry_key(&key)?;
     let json = fields.json("value");

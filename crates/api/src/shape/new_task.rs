@@ -12,7 +12,7 @@ use utoipa::openapi::Schema;
 
 use super::new_command::receiver;
 use super::payload::compact;
-use crate::fields::{Fields, count_told, duration, string, strings};
+use crate::fields::{ObjectFields, count_told, duration, string, strings};
 use crate::openapi::words;
 
 /// The fields of a task that a campaign has too.
@@ -56,7 +56,7 @@ pub(super) fn pick_words() -> [(&'static str, Schema); PICK_FIELDS.len()] {
 /// The task that a body asks for.
 pub(crate) fn new_task(text: &str, engine: &Engine) -> Result<NewTask, Problem> {
     let known: Vec<&str> = PICK_FIELDS.into_iter().chain(["deadline", "notify"]).collect();
-    let fields = Fields::read(text, &known)?;
+    let fields = ObjectFields::read(text, &known)?;
     let mut terms = pick_terms(&fields, engine)?;
     let notify = fields.json("notify").filter(|json| *json != "null");
     terms.receiver = notify.map(|json| receiver("notify", json, &engine.commands())).transpose()?;
@@ -71,7 +71,7 @@ pub(super) fn picked(name: &str, json: &str) -> Result<u32, Problem> {
 
 /// What the fields that tasks and campaigns share ask for; who is told, and whose token it is, are
 /// not among them.
-pub(super) fn pick_terms(fields: &Fields<'_>, engine: &Engine) -> Result<NewPickTerms, Problem> {
+pub(super) fn pick_terms(fields: &ObjectFields<'_>, engine: &Engine) -> Result<NewPickTerms, Problem> {
     let payload = fields
         .json("payload")
         .ok_or_else(|| Problem::not_allowed("missing_field", "the field payload has to be there"))?;
@@ -89,13 +89,13 @@ pub(super) fn pick_terms(fields: &Fields<'_>, engine: &Engine) -> Result<NewPick
 }
 
 /// What `selector` and `place` mean together.
-pub(super) fn selection(fields: &Fields<'_>, engine: &Engine) -> Result<Option<Selection>, Problem> {
+pub(super) fn selection(fields: &ObjectFields<'_>, engine: &Engine) -> Result<Option<Selection>, Problem> {
     let (selector, place) = (fields.optional("selector", string)?, fields.optional("place", string)?);
     engine.selection(selector.as_deref(), place.as_deref())
 }
 
 /// Which devices are not meant.
-pub(super) fn exclude(fields: &Fields<'_>, engine: &Engine) -> Result<Patch<Selection>, Problem> {
+pub(super) fn exclude(fields: &ObjectFields<'_>, engine: &Engine) -> Result<Patch<Selection>, Problem> {
     let text = match fields.patch("exclude", string)? {
         Patch::Set(text) => text,
         Patch::Clear => return Ok(Patch::Clear),
@@ -108,7 +108,7 @@ pub(super) fn exclude(fields: &Fields<'_>, engine: &Engine) -> Result<Patch<Sele
 }
 
 /// How the devices relate to those of another task: `same_as` or `not_as`.
-pub(super) fn relation(fields: &Fields<'_>) -> Result<Patch<TaskRelation>, Problem> {
+pub(super) fn relation(fields: &ObjectFields<'_>) -> Result<Patch<TaskRelation>, Problem> {
     let [same, other] = [fields.patch("same_as", task_id)?, fields.patch("not_as", task_id)?];
     Ok(match (same, other) {
         (Patch::Set(_), Patch::Set(_)) => {

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// Something that an operator wants to be told of the system itself.
 #[derive(Serialize, ToSchema)]
@@ -38,7 +38,7 @@ impl<'a> From<&'a Notice> for NoticeShape<'a> {
     }
 }
 
-impl Row for NoticeShape<'_> {
+impl CsvRow for NoticeShape<'_> {
     const COLUMNS: &'static [&'static str] = &["id", "at", "type", "subject", "detail"];
 
     fn write(&self, cells: &mut Cells<'_>) {

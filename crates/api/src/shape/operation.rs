@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// An operation, and how far it has come.
 #[derive(Serialize, ToSchema)]
@@ -107,7 +107,7 @@ impl<'a> From<&'a TrackedOperation> for OperationShape<'a> {
     }
 }
 
-impl Row for OperationShape<'_> {
+impl CsvRow for OperationShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "action",

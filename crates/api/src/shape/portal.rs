@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 
 use super::text::Time;
-use crate::fields::{Fields, duration, strings};
+use crate::fields::{ObjectFields, duration, strings};
 use crate::openapi::words;
 use crate::path::PORTAL_ID_PREFIX;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// Where the console shows the portal whose token follows.
 const PAGE: &str = "/console/portal#";
@@ -72,7 +72,7 @@ impl NewPortalShape {
     }
 }
 
-impl Row for PortalShape {
+impl CsvRow for PortalShape {
     const COLUMNS: &'static [&'static str] = &["id", "may", "created_at", "expires_at", "by"];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -88,7 +88,7 @@ pub(crate) fn new_portal_schema() -> Schema {
 
 /// How long a portal is to be open, and what its holder may do.
 pub(crate) fn new_portal(text: &str) -> Result<(Duration, PortalRights), Problem> {
-    let fields = Fields::read(text, &["ttl", "may"])?;
+    let fields = ObjectFields::read(text, &["ttl", "may"])?;
     let mut rights = [false; PORTAL_RIGHTS.len()];
     for word in fields.required("may", strings)? {
         let Some(right) = PORTAL_RIGHTS.iter().position(|right| *right == word) else {

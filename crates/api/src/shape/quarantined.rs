@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// A report that was refused, as it was received.
 #[derive(Serialize, ToSchema)]
@@ -56,7 +56,7 @@ impl<'a> From<&'a Quarantined> for QuarantinedShape<'a> {
     }
 }
 
-impl Row for QuarantinedShape<'_> {
+impl CsvRow for QuarantinedShape<'_> {
     const COLUMNS: &'static [&'static str] =
         &["id", "at", "source", "topic", "device_id", "code", "detail", "cut", "payload", "payload_base64"];
 

@@ -12,9 +12,9 @@ use utoipa::openapi::Schema;
 
 use super::new_job::one_of;
 use super::text::{Time, of_millis};
-use crate::fields::{Fields, count, positive, some_duration, whole, whole_within};
+use crate::fields::{ObjectFields, count, positive, some_duration, whole, whole_within};
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// The words for which ready job is first.
 const ORDERS: [(&str, QueueOrder); 2] = [("fifo", QueueOrder::Fifo), ("lifo", QueueOrder::Lifo)];
@@ -117,7 +117,7 @@ pub(crate) fn queue_settings_schema() -> Schema {
 /// The settings that a body asks for; what it leaves out is as if it had never been set.
 pub(crate) fn queue_settings(body: &str) -> Result<QueueSettings, Problem> {
     let known = ["order", "concurrency", "rate", "jobs_max", "dead_max", "dead_max_age"];
-    let fields = Fields::read(body, &known)?;
+    let fields = ObjectFields::read(body, &known)?;
     Ok(QueueSettings {
         order: fields.optional("order", order)?.unwrap_or_default(),
         concurrency: fields.optional("concurrency", count)?,
@@ -158,7 +158,7 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Row for QueueShape<'_> {
+impl CsvRow for QueueShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "namespace",
         "queue",

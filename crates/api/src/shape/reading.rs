@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::text::{Data, Time};
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// A reading.
 #[derive(Serialize, ToSchema)]
@@ -22,7 +22,7 @@ impl From<&Reading> for ReadingShape {
     }
 }
 
-impl Row for ReadingShape {
+impl CsvRow for ReadingShape {
     const COLUMNS: &'static [&'static str] = &["ts", "data", "changed"];
 
     fn write(&self, cells: &mut Cells<'_>) {

@@ -6,10 +6,10 @@ use utoipa::ToSchema;
 use utoipa::openapi::Schema;
 
 use super::text::Time;
-use crate::fields::{Fields, string, time, whole, wrong_type};
+use crate::fields::{ObjectFields, string, time, whole, wrong_type};
 use crate::openapi::words;
 use crate::relays::{KnownRelay, RelayAnnouncement, STOPPED, WAITING, WORKING};
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// Longest text of a relay, in characters; a longer one is cut.
 const TEXT_CHARS_MAX: usize = 500;
@@ -88,7 +88,7 @@ impl<'a> RelayShape<'a> {
     }
 }
 
-impl Row for RelayShape<'_> {
+impl CsvRow for RelayShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "name",
         "database",
@@ -138,7 +138,7 @@ pub(crate) fn relay_word_schema() -> Schema {
 /// # Errors
 /// 400 or 422.
 pub(crate) fn relay_word(text: &str) -> Result<RelayAnnouncement, Problem> {
-    let fields = Fields::read(
+    let fields = ObjectFields::read(
         text,
         &[
             "database",

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::receiver::ReceiverShape;
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// A rollout, and how many of its devices stand where.
 #[derive(Serialize, ToSchema)]
@@ -162,7 +162,7 @@ impl<'a> From<&'a TrackedRollout> for BulkShape<'a> {
     }
 }
 
-impl Row for RolloutShape<'_> {
+impl CsvRow for RolloutShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "id",
         "status",
@@ -204,7 +204,7 @@ impl Row for RolloutShape<'_> {
     }
 }
 
-impl Row for RolloutDeviceShape<'_> {
+impl CsvRow for RolloutDeviceShape<'_> {
     const COLUMNS: &'static [&'static str] = &["device_id", "command_id", "status"];
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -212,7 +212,7 @@ impl Row for RolloutDeviceShape<'_> {
     }
 }
 
-impl Row for BulkShape<'_> {
+impl CsvRow for BulkShape<'_> {
     const COLUMNS: &'static [&'static str] = &["id", "status", "devices", "done", "confirmed"];
 
     fn write(&self, cells: &mut Cells<'_>) {

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::stream_settings::StreamSettingsShape;
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// The storage that is always there.
 const LOCAL: &str = "local";
@@ -70,7 +70,7 @@ impl<'a> From<&'a StreamStatus> for StreamShape<'a> {
     }
 }
 
-impl Row for StreamShape<'_> {
+impl CsvRow for StreamShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "namespace",
         "stream",
@@ -128,7 +128,7 @@ impl<'a> From<&'a BlockStatus> for BlockShape<'a> {
     }
 }
 
-impl Row for BlockShape<'_> {
+impl CsvRow for BlockShape<'_> {
     const COLUMNS: &'static [&'static str] =
         &["first_id", "last_id", "bytes", "messages", "storage", "loaded", "saved", "created_at"];
 
@@ -172,7 +172,7 @@ impl<'a> From<&'a HandlerStatus> for HandlerShape<'a> {
     }
 }
 
-impl Row for HandlerShape<'_> {
+impl CsvRow for HandlerShape<'_> {
     const COLUMNS: &'static [&'static str] =
         &["handler", "name", "state", "last_run_at", "blocks", "bytes", "error"];
 

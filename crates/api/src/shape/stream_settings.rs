@@ -11,7 +11,7 @@ use utoipa::openapi::Schema;
 
 use super::new_job::one_of;
 use super::text::of_millis;
-use crate::fields::{Fields, boolean, count, duration, string, within, wrong_type};
+use crate::fields::{ObjectFields, boolean, count, duration, string, within, wrong_type};
 use crate::openapi::words;
 use crate::row::Cells;
 
@@ -134,7 +134,7 @@ pub(crate) fn stream_settings_schema() -> Schema {
 /// The settings that a body asks for; what it leaves out has its default.
 pub(crate) fn stream_settings(body: &str) -> Result<StreamSettings, Problem> {
     let known = ["save", "save_interval", "block", "keep", "when_full", "unload_after", "move"];
-    let fields = Fields::read(body, &known)?;
+    let fields = ObjectFields::read(body, &known)?;
     let usual = StreamSettings::default();
     Ok(StreamSettings {
         save: fields.optional("save", save)?.unwrap_or_default(),
@@ -179,7 +179,7 @@ fn or_unset(given: &Patch<u64>, usual: Option<u64>) -> Option<u64> {
 }
 
 /// Where blocks of some age go. Which storages there are, the engine knows.
-fn moves(fields: &Fields<'_>) -> Result<Vec<StreamMove>, Problem> {
+fn moves(fields: &ObjectFields<'_>) -> Result<Vec<StreamMove>, Problem> {
     let moves: Vec<&RawValue> = match fields.json("move") {
         None | Some("null") => return Ok(Vec::new()),
         Some(json) => {

@@ -21,10 +21,10 @@ use super::client::{SECRET_PREFIX, secret};
 use super::new_message::message_id;
 use super::text::Time;
 use crate::fields::{
-    Fields, any_whole, boolean, duration, or_nothing, string, time, whole_within, within, wrong_type,
+    ObjectFields, any_whole, boolean, duration, or_nothing, string, time, whole_within, within, wrong_type,
 };
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// A reader of a stream whose place the server keeps, or a receiver to which it posts.
 #[derive(Serialize, ToSchema)]
@@ -112,7 +112,7 @@ impl SubscriptionShape<'_> {
     }
 }
 
-impl Row for SubscriptionShape<'_> {
+impl CsvRow for SubscriptionShape<'_> {
     const COLUMNS: &'static [&'static str] = &[
         "name",
         "position",
@@ -219,7 +219,7 @@ pub(crate) fn subscription_read_schema() -> Schema {
 /// # Errors
 /// 400 or 422.
 pub(crate) fn subscription_read(subscription: Box<str>, text: &str) -> Result<AskedOfSubscription, Problem> {
-    let fields = Fields::read(text, &["reader", "limit", "wait", "ttl"])?;
+    let fields = ObjectFields::read(text, &["reader", "limit", "wait", "ttl"])?;
     let reader = fields.required("reader", string)?.into_boxed_str();
     let ttl = fields.optional("ttl", duration)?.unwrap_or(SubscriptionRead::TTL);
     let limit = |name: &str, json: &str| whole_within(name, json, &(1..=PAGE_ITEMS_MAX as u64));
@@ -246,7 +246,7 @@ pub(crate) fn commit_schema() -> Schema {
 /// # Errors
 /// 400 or 422.
 pub(crate) fn reader_commit(subscription: Box<str>, text: &str) -> Result<ReaderCommit, Problem> {
-    let fields = Fields::read(text, &["reader", "id", "rewind"])?;
+    let fields = ObjectFields::read(text, &["reader", "id", "rewind"])?;
     Ok(ReaderCommit {
         subscription,
         reader: fields.required("reader", string)?.into_boxed_str(),

@@ -11,7 +11,7 @@ use super::command::{LateShape, json_text};
 use super::receiver::ReceiverShape;
 use super::text::Time;
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// A task, and its picks counted by what came of them.
 #[derive(Serialize, ToSchema)]
@@ -198,7 +198,7 @@ const RESULT_COLUMNS: &[&str] = &[
     "late_result",
 ];
 
-impl Row for TaskResultShape<'_> {
+impl CsvRow for TaskResultShape<'_> {
     const COLUMNS: &'static [&'static str] = RESULT_COLUMNS.split_at(1).1;
 
     fn write(&self, cells: &mut Cells<'_>) {
@@ -206,7 +206,7 @@ impl Row for TaskResultShape<'_> {
     }
 }
 
-impl Row for CampaignResultShape<'_> {
+impl CsvRow for CampaignResultShape<'_> {
     const COLUMNS: &'static [&'static str] = RESULT_COLUMNS;
 
     fn write(&self, cells: &mut Cells<'_>) {

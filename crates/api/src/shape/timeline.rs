@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::text::{Data, Time};
 use crate::openapi::words;
-use crate::row::{Cells, Row};
+use crate::row::{Cells, CsvRow};
 
 /// Something that happened to a device.
 #[derive(Serialize, ToSchema)]
@@ -163,7 +163,7 @@ pub(crate) fn of_command(status: CommandStatus) -> &'static str {
     }
 }
 
-impl Row for TimelineShape<'_> {
+impl CsvRow for TimelineShape<'_> {
     const COLUMNS: &'static [&'static str] = &["at", "type", "detail"];
 
     fn write(&self, cells: &mut Cells<'_>) {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use base::size;
-use gateway::amqp::{AmqpUrl, QueueName};
+use gateway::amqp::{AmqpQueueName, AmqpUrl};
 use gateway::decode::kinds::{JsonPointer, TopicTemplate};
 use serde_json::Value as Json;
 
@@ -267,15 +267,15 @@ pub(super) struct Queue;
 
 impl Shape for Queue {
     const EXPOSURE: Exposure = Exposure::Shown;
-    type Value = QueueName;
+    type Value = AmqpQueueName;
 
-    fn parse(&self, written: &Written) -> Result<QueueName, String> {
+    fn parse(&self, written: &Written) -> Result<AmqpQueueName, String> {
         let text = text(written)?;
-        QueueName::new(text).ok_or_else(|| format!("has {} bytes", text.len()))
+        AmqpQueueName::new(text).ok_or_else(|| format!("has {} bytes", text.len()))
     }
 
     fn right(&self) -> String {
-        format!("a text in quotes of 1 to {} bytes", QueueName::BYTES_MAX)
+        format!("a text in quotes of 1 to {} bytes", AmqpQueueName::BYTES_MAX)
     }
 }
 

@@ -2,7 +2,7 @@
 //! RabbitMQ and goes on looking for it.
 
 use engine::Engine;
-use gateway::amqp::{AmqpConsumer, AmqpLimits, Source};
+use gateway::amqp::{AmqpConsumer, AmqpLimits, AmqpSource};
 use prometheus_client::registry::Registry;
 
 use crate::config;
@@ -14,7 +14,7 @@ pub(super) fn consumer(
     metrics: &mut Registry,
 ) -> Option<AmqpConsumer> {
     let url = settings.url.clone()?;
-    let source = Source { url, queue: settings.queue.clone(), prefetch: settings.prefetch };
+    let source = AmqpSource { url, queue: settings.queue.clone(), prefetch: settings.prefetch };
     let consumer = AmqpConsumer::new(engine.clone(), source, AmqpLimits::default());
     consumer.register_metrics(metrics);
     Some(consumer)

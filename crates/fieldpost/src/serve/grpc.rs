@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::locks::locked;
-use gateway::decode::{self, Rules};
+use gateway::decode::{self, DecodeRules};
 use grpc::Grpc;
 use net::listen::Listener;
 use tokio::task::JoinSet;
@@ -33,7 +33,7 @@ pub(super) async fn open(
         web = web.over_tls();
     }
     let of_reports = edge.engine.clone();
-    let read_report = Arc::new(move |line: &[u8]| decode::object(line, None, Rules::of(&of_reports)));
+    let read_report = Arc::new(move |line: &[u8]| decode::object(line, None, DecodeRules::of(&of_reports)));
     let stop = edge.stop.subscribe();
     let grpc = Grpc::new(edge.engine, Arc::clone(edge.access), web, &edge.memory, read_report, stop);
     {

@@ -19,8 +19,8 @@ use tokio::time::timeout;
 
 use super::attendance::Look;
 use super::ending::{AmqpEnding, is_not_found};
-use super::settlement::{Settlement, Verdict};
-use super::{AmqpUrl, Source};
+use super::settlement::{MessageVerdict, Settlement};
+use super::{AmqpSource, AmqpUrl};
 
 /// What RabbitMQ's own pages show us as.
 const CONNECTION_NAME: &str = "fieldpost";
@@ -39,7 +39,7 @@ pub(super) struct Broker {
 impl Broker {
     /// Connects and begins to consume; gives what is delivered, and how the queue was found.
     pub(super) async fn open(
-        source: &Source,
+        source: &AmqpSource,
         patience: Duration,
     ) -> Result<(Self, Consumer, Queue), AmqpEnding> {
         let handshake = AmqpHandshake::default();
@@ -51,7 +51,7 @@ impl Broker {
     }
 
     async fn open_patiently(
-        source: &Source,
+        source: &AmqpSource,
         handshake: &AmqpHandshake,
     ) -> Result<(Self, Consumer, Queue), AmqpEnding> {
         let connection = Arc::new(connect(&source.url, handshake.clone()).await?);
@@ -93,10 +93,10 @@ impl Broker {
     pub(super) async fn settle(self, settlement: Settlement) -> lapin::Result<()> {
         let multiple = true;
         match settlement.verdict {
-            Verdict::Acknowledge => {
+            MessageVerdict::Acknowledge => {
                 self.channel.basic_ack(settlement.up_to, BasicAckOptions { multiple }).await
             }
-            Verdict::Reject => {
+            MessageVerdict::Reject => {
                 let options = BasicNackOptions { multiple, requeue: false };
                 self.channel.basic_nack(settlement.up_to, options).await
             }

@@ -16,7 +16,7 @@ use super::broker::Broker;
 use super::ending::AmqpEnding;
 use super::metrics::AmqpMetrics;
 use super::session::AmqpSession;
-use super::{AmqpLimits, Source};
+use super::{AmqpLimits, AmqpSource};
 
 /// The consumer of one queue.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct AmqpConsumer {
 pub(super) struct AmqpShared {
     pub(super) engine: Engine,
     pub(super) intake: Intake,
-    pub(super) source: Source,
+    pub(super) source: AmqpSource,
     pub(super) limits: AmqpLimits,
     pub(super) metrics: AmqpMetrics,
 }
@@ -43,7 +43,7 @@ pub(super) async fn stopped(shutdown: &mut watch::Receiver<bool>) {
 impl AmqpConsumer {
     /// Connects to nothing before [`AmqpConsumer::run`].
     #[must_use]
-    pub fn new(engine: Engine, source: Source, limits: AmqpLimits) -> Self {
+    pub fn new(engine: Engine, source: AmqpSource, limits: AmqpLimits) -> Self {
         let intake = engine.intake(WayIn::Amqp);
         Self { shared: AmqpShared { engine, intake, source, limits, metrics: AmqpMetrics::default() } }
     }

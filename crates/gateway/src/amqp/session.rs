@@ -26,7 +26,7 @@ use super::ending::AmqpEnding;
 use super::in_flight::{InFlightMessages, SettledMessages};
 use super::limits::{MESSAGE_BYTES_MAX, SLICE_BYTES_MAX};
 use super::settlement::{Settlement, Tag, Unsent};
-use crate::decode::{self, Rules};
+use crate::decode::{self, DecodeRules};
 use crate::metrics::ReportSender;
 
 /// A connection that consumes.
@@ -251,7 +251,7 @@ fn poll_gather(
     even_nothing: bool,
     cx: &mut Context<'_>,
 ) -> Poll<Result<GatheredMessages, AmqpEnding>> {
-    let rules = Rules::of(&shared.engine);
+    let rules = DecodeRules::of(&shared.engine);
     let mut gathered = GatheredMessages::default();
     while !gathered.is_full() {
         match Pin::new(&mut *deliveries).poll_next(cx) {
@@ -276,7 +276,7 @@ impl GatheredMessages {
         self.tags.len() >= base::limits::SLICE_REPORTS_MAX || self.bytes >= SLICE_BYTES_MAX
     }
 
-    fn add(&mut self, delivery: &Delivery, rules: Rules) {
+    fn add(&mut self, delivery: &Delivery, rules: DecodeRules) {
         self.tags.push(delivery.delivery_tag);
         self.bytes += delivery.data.len();
         let received = Received { payload: &delivery.data, topic: None };
@@ -287,7 +287,7 @@ impl GatheredMessages {
     }
 }
 
-fn report(delivery: &Delivery, rules: Rules) -> Result<engine::Report, Problem> {
+fn report(delivery: &Delivery, rules: DecodeRules) -> Result<engine::Report, Problem> {
     if delivery.data.len() > MESSAGE_BYTES_MAX {
         let detail = format!("a message has at most {MESSAGE_BYTES_MAX} bytes, not {}", delivery.data.len());
         return Err(Problem::not_allowed("message_too_large", detail));

@@ -13,12 +13,12 @@ use engine::intake::ReportId;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Rules, canonical, not_json, quoted};
+use super::{DecodeRules, canonical, not_json, quoted};
 
 /// The fields of an envelope, each as its JSON text. A field that is there twice makes the whole
 /// unreadable.
 #[derive(Deserialize)]
-pub(super) struct Fields<'a> {
+pub(super) struct EnvelopeFields<'a> {
     /// The whole message.
     #[serde(skip)]
     text: &'a str,
@@ -46,7 +46,7 @@ pub(super) fn is_object(text: &str) -> bool {
     text.trim_ascii_start().starts_with('{')
 }
 
-impl<'a> Fields<'a> {
+impl<'a> EnvelopeFields<'a> {
     pub(super) fn read(text: &'a str) -> Result<Self, Problem> {
         Ok(Self { text, ..object_of("a report", text)? })
     }
@@ -56,7 +56,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Who it is from.
-    pub(super) fn device(&self, rules: Rules) -> Result<DeviceId, Problem> {
+    pub(super) fn device(&self, rules: DecodeRules) -> Result<DeviceId, Problem> {
         match (self.device_id, self.sensor_id) {
             (Some(raw), None) => device_id("device_id", raw, rules),
             (None, Some(raw)) => device_id("sensor_id", raw, rules),
@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
     }
 
     /// What it says. `outer` is an id that came beside the payload; it goes before the one within.
-    pub(super) fn message(&self, outer: Option<&str>, rules: Rules) -> Result<ReportMessage, Problem> {
+    pub(super) fn message(&self, outer: Option<&str>, rules: DecodeRules) -> Result<ReportMessage, Problem> {
         let data = self.data.ok_or_else(|| missing("data"))?;
         let value = canonical::value_in(self.text, data.get())?;
         let ts = self.ts.map(|raw| device_time(raw, rules.wall)).transpose()?;
@@ -118,7 +118,7 @@ pub(super) fn missing(field: &str) -> Problem {
     Problem::not_allowed("missing_field", format!("{field} is missing"))
 }
 
-fn device_id(field: &str, raw: &RawValue, rules: Rules) -> Result<DeviceId, Problem> {
+fn device_id(field: &str, raw: &RawValue, rules: DecodeRules) -> Result<DeviceId, Problem> {
     let Some(text) = string_of(raw) else {
         let detail = format!("{field} must be a string, not {}", quoted(raw.get()));
         return Err(Problem::not_allowed(super::INVALID_ID, detail));

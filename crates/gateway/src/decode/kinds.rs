@@ -12,7 +12,7 @@ use engine::Report;
 use engine::commands::COMMAND_ID_PREFIX;
 
 use super::topic::Topic;
-use super::{Rules, publish_as};
+use super::{DecodeRules, publish_as};
 
 mod raw;
 mod template;
@@ -120,7 +120,7 @@ impl KindForms {
         topic: &str,
         payload: &[u8],
         id: Option<&str>,
-        rules: Rules,
+        rules: DecodeRules,
     ) -> Result<Report, Problem> {
         let parsed = self.parse(topic);
         let raw = match parsed {

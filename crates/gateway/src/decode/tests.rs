@@ -6,9 +6,10 @@ use engine::intake::ReportId;
 use engine::{Report, ReportContent};
 use proptest::prelude::*;
 
-use super::{Rules, answer, canonical, object, publish};
+use super::{DecodeRules, answer, canonical, object, publish};
 
-const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, wall: Timestamp(1_795_222_800_000) };
+const RULES: DecodeRules =
+    DecodeRules { device_ids: base::DeviceIdForm::DEFAULT, wall: Timestamp(1_795_222_800_000) };
 
 /// A value, or the code of its refusal.
 fn canonical_of(text: &str) -> String {

@@ -13,7 +13,7 @@ use net::body::WholeBody;
 use net::path::PathParameters;
 use net::problem;
 
-use super::answer::{self, Tally};
+use super::answer::{self, BodyOutcome};
 use super::refusals::HttpSender;
 use super::{HttpShared, RequestRefused, body};
 use crate::decode;
@@ -39,7 +39,7 @@ async fn take(
     sender: &HttpSender,
     id: &str,
     request: Request,
-) -> Result<Tally, RequestRefused> {
+) -> Result<BodyOutcome, RequestRefused> {
     let device = DeviceId::new(id).ok_or_else(|| {
         let detail =
             format!("device {} is not registered; POST /v1/devices registers one", decode::quoted(id));
@@ -58,7 +58,7 @@ async fn take(
         return Err(RequestRefused::Report(rejection.problem));
     }
     shared.metrics.reports.accepted(accepted.into());
-    let mut tally = Tally::default();
+    let mut tally = BodyOutcome::default();
     tally.accept(accepted.into());
     Ok(tally)
 }

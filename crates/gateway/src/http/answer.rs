@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// What became of a body. Rejections are listed in order of their lines, the first of them only.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Tally {
+pub(super) struct BodyOutcome {
     accepted: u64,
     rejected_count: u64,
     rejected: Vec<Rejected>,
@@ -21,7 +21,7 @@ struct Rejected {
     detail: String,
 }
 
-impl Tally {
+impl BodyOutcome {
     pub(super) fn accept(&mut self, reports: u64) {
         self.accepted += reports;
     }
@@ -34,6 +34,6 @@ impl Tally {
     }
 }
 
-pub(super) fn tally(tally: &Tally) -> Response {
+pub(super) fn tally(tally: &BodyOutcome) -> Response {
     Json(tally).into_response()
 }

@@ -3,7 +3,7 @@
 use axum::body::{Body, Bytes};
 use base::Problem;
 use base::limits::JSON_BODY_BYTES_MAX;
-use net::body::{Pieces, WholeBody};
+use net::body::{BodyPieces, WholeBody};
 use net::memory_budget::MemoryPart;
 use net::shares::SenderKey;
 
@@ -20,7 +20,7 @@ pub(super) async fn whole(
 
 /// The next piece of an NDJSON body; `None` at its end. Dropping this before it is ready loses
 /// nothing.
-pub(super) async fn next(body: &mut Pieces) -> Result<Option<Bytes>, RequestRefused> {
+pub(super) async fn next(body: &mut BodyPieces) -> Result<Option<Bytes>, RequestRefused> {
     body.next().await.map_err(not_taken)
 }
 

@@ -7,7 +7,7 @@ use base::limits::NDJSON_LINE_BYTES_MAX;
 
 /// Where in the body we are.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct BodyLines {
     number: u64,
     /// The beginning of the line that the next chunk goes on with.
     begun: Vec<u8>,
@@ -25,7 +25,7 @@ enum LineState {
 
 /// A line that is not blank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line<'a> {
+pub(super) enum BodyLine<'a> {
     Whole(&'a [u8]),
     /// The beginning of a line: one byte more than a line may have.
     TooLong(&'a [u8]),
@@ -43,9 +43,12 @@ enum LineStep<'a> {
     TooLong,
 }
 
-impl Lines {
+impl BodyLines {
     /// The next line and its number; `None` when the chunk is used up.
-    pub(super) fn next<'a, 'chunk: 'a>(&'a mut self, chunk: &mut &'chunk [u8]) -> Option<(u64, Line<'a>)> {
+    pub(super) fn next<'a, 'chunk: 'a>(
+        &'a mut self,
+        chunk: &mut &'chunk [u8],
+    ) -> Option<(u64, BodyLine<'a>)> {
         let step = loop {
             match self.step(chunk)? {
                 LineStep::Blank => {}
@@ -56,7 +59,7 @@ impl Lines {
     }
 
     /// The last line, if the body did not end with a line end.
-    pub(super) fn last(&mut self) -> Option<(u64, Line<'_>)> {
+    pub(super) fn last(&mut self) -> Option<(u64, BodyLine<'_>)> {
         let ended = match self.state {
             LineState::GivenOut => true,
             LineState::InLine => self.begun.is_empty(),
@@ -70,12 +73,12 @@ impl Lines {
         self.given(step)
     }
 
-    fn given<'a>(&'a self, step: LineStep<'a>) -> Option<(u64, Line<'a>)> {
+    fn given<'a>(&'a self, step: LineStep<'a>) -> Option<(u64, BodyLine<'a>)> {
         let line = match step {
             LineStep::Blank => return None,
-            LineStep::InChunk(line) => Line::Whole(line),
-            LineStep::Begun => Line::Whole(&self.begun),
-            LineStep::TooLong => Line::TooLong(&self.begun),
+            LineStep::InChunk(line) => BodyLine::Whole(line),
+            LineStep::Begun => BodyLine::Whole(&self.begun),
+            LineStep::TooLong => BodyLine::TooLong(&self.begun),
         };
         Some((self.number, line))
     }
@@ -133,10 +136,10 @@ mod tests {
 
     use super::*;
 
-    fn told(line: Line<'_>) -> String {
+    fn told(line: BodyLine<'_>) -> String {
         match line {
-            Line::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Line::TooLong(beginning) => {
+            BodyLine::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            BodyLine::TooLong(beginning) => {
                 assert_eq!(beginning.len(), NDJSON_LINE_BYTES_MAX + 1);
                 "TOO LONG".into()
             }
@@ -144,7 +147,7 @@ mod tests {
     }
 
     fn cut(chunks: &[&[u8]]) -> Vec<(u64, String)> {
-        let mut lines = Lines::default();
+        let mut lines = BodyLines::default();
         let mut all = Vec::new();
         for chunk in chunks {
             let mut chunk = *chunk;
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn only_the_beginning_of_a_long_line_is_kept() {
-        let mut lines = Lines::default();
+        let mut lines = BodyLines::default();
         for _ in 0..100 {
             assert_eq!(lines.next(&mut [b'x'; 10_000].as_slice()), None);
             assert!(lines.begun.capacity() <= 2 * NDJSON_LINE_BYTES_MAX);

@@ -8,16 +8,16 @@ use base::limits::{NDJSON_LINE_BYTES_MAX, REPORT_BYTES, SLICE_REPORTS_MAX};
 use base::{DeviceId, Problem};
 use engine::Pending;
 use engine::intake::{NotAccepting, Received, Slice};
-use net::body::Pieces;
+use net::body::BodyPieces;
 use net::detach::CALL_BYTES;
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 
-use super::answer::Tally;
+use super::answer::BodyOutcome;
 use super::body;
-use super::lines::{Line, Lines};
+use super::lines::{BodyLine, BodyLines};
 use super::refusals::HttpSender;
 use super::{HttpShared, RequestRefused};
-use crate::decode::{self, Rules};
+use crate::decode::{self, DecodeRules};
 
 /// Slices of one body that are handed in and not yet durable: enough to keep partitions and disk
 /// busy while lines are read.
@@ -36,15 +36,15 @@ pub(super) async fn take(
     shared: &HttpShared,
     sender: &HttpSender,
     body: Body,
-) -> Result<Tally, RequestRefused> {
+) -> Result<BodyOutcome, RequestRefused> {
     let mut run = NdjsonRun {
         shared,
         sender,
         open: OpenLines::default(),
         in_flight: VecDeque::new(),
-        tally: Tally::default(),
+        tally: BodyOutcome::default(),
     };
-    let (mut lines, mut body) = (Lines::default(), Pieces::of(body));
+    let (mut lines, mut body) = (BodyLines::default(), BodyPieces::of(body));
     let read = loop {
         let piece = tokio::select! {
             biased;
@@ -70,7 +70,7 @@ pub(super) async fn take(
     }
     if let Some((number, line)) = lines.last() {
         run.make_room().await?;
-        run.open.add(number, line, Rules::of(&shared.engine));
+        run.open.add(number, line, DecodeRules::of(&shared.engine));
     }
     drop(lines);
     run.finish().await
@@ -81,13 +81,13 @@ struct NdjsonRun<'a> {
     sender: &'a HttpSender,
     open: OpenLines,
     in_flight: VecDeque<InFlight<'a>>,
-    tally: Tally,
+    tally: BodyOutcome,
 }
 
 impl NdjsonRun<'_> {
-    async fn take_chunk(&mut self, lines: &mut Lines, chunk: &Bytes) -> Result<(), NotAccepting> {
+    async fn take_chunk(&mut self, lines: &mut BodyLines, chunk: &Bytes) -> Result<(), NotAccepting> {
         self.shared.metrics.received_bytes.inc_by(chunk.len() as u64);
-        let rules = Rules::of(&self.shared.engine);
+        let rules = DecodeRules::of(&self.shared.engine);
         let mut rest = &chunk[..];
         while let Some((number, line)) = lines.next(&mut rest) {
             self.make_room().await?;
@@ -152,7 +152,7 @@ impl NdjsonRun<'_> {
     }
 
     /// What is handed in has its memory until it is durable, also where nobody is told.
-    async fn ends_early(mut self, why: RequestRefused) -> Result<Tally, RequestRefused> {
+    async fn ends_early(mut self, why: RequestRefused) -> Result<BodyOutcome, RequestRefused> {
         self.open = OpenLines::default();
         while !self.in_flight.is_empty() {
             if self.settle_oldest().await.is_err() {
@@ -162,7 +162,7 @@ impl NdjsonRun<'_> {
         Err(why)
     }
 
-    async fn finish(mut self) -> Result<Tally, RequestRefused> {
+    async fn finish(mut self) -> Result<BodyOutcome, RequestRefused> {
         if !self.open.is_empty() {
             self.hand_in().await?;
         }
@@ -180,14 +180,14 @@ struct OpenLines {
     /// The number of each line, and the device that it names.
     lines: Vec<(u64, Option<DeviceId>)>,
     bytes: usize,
-    memory: Option<Reservation>,
+    memory: Option<MemoryReservation>,
 }
 
 impl OpenLines {
-    fn add(&mut self, number: u64, line: Line<'_>, rules: Rules) {
+    fn add(&mut self, number: u64, line: BodyLine<'_>, rules: DecodeRules) {
         let (payload, decoded) = match line {
-            Line::Whole(bytes) => (bytes, decode::object(bytes, None, rules)),
-            Line::TooLong(beginning) => (beginning, Err(line_too_long())),
+            BodyLine::Whole(bytes) => (bytes, decode::object(bytes, None, rules)),
+            BodyLine::TooLong(beginning) => (beginning, Err(line_too_long())),
         };
         let received = Received { payload, topic: None };
         let device = decoded.as_ref().ok().map(|report| report.device.clone());
@@ -218,7 +218,7 @@ struct InFlight<'a> {
     /// `None` once it is awaited.
     pending: Option<Pending>,
     lines: Vec<(u64, Option<DeviceId>)>,
-    _memory: Option<Reservation>,
+    _memory: Option<MemoryReservation>,
 }
 
 impl Drop for InFlight<'_> {

@@ -18,11 +18,11 @@ use engine::{Report, ReportContent};
 use net::path::PathParameters;
 use net::problem;
 
-use super::answer::{self, Tally};
+use super::answer::{self, BodyOutcome};
 use super::refusals::HttpSender;
 use super::{HttpShared, RequestRefused};
 use crate::decode::kinds::KindForms;
-use crate::decode::{self, Rules};
+use crate::decode::{self, DecodeRules};
 use crate::mqtt::NOT_ALLOWED;
 
 /// `POST /v1/quarantine/{id}/replay`
@@ -57,7 +57,11 @@ impl Replayer {
     }
 }
 
-async fn hand_in_again(shared: &HttpShared, sender: &HttpSender, id: &str) -> Result<Tally, RequestRefused> {
+async fn hand_in_again(
+    shared: &HttpShared,
+    sender: &HttpSender,
+    id: &str,
+) -> Result<BodyOutcome, RequestRefused> {
     let quarantined = find(shared, id).await.map_err(RequestRefused::Report)?;
     if quarantined.code == NOT_ALLOWED {
         let detail = "the login that sent it may not speak for this device; if the report is true, its device has to send it";
@@ -65,7 +69,7 @@ async fn hand_in_again(shared: &HttpShared, sender: &HttpSender, id: &str) -> Re
         shared.refused(sender, quarantined.device.as_ref(), &problem, "a replay");
         return Err(RequestRefused::Report(problem));
     }
-    let slice = slice_of(&quarantined, &shared.kinds, Rules::of(&shared.engine));
+    let slice = slice_of(&quarantined, &shared.kinds, DecodeRules::of(&shared.engine));
     let outcome = shared.intake.submit(slice).await?.without_quarantine().durable().await?;
     if let Some(rejection) = outcome.rejected.into_iter().next() {
         shared.refused(sender, quarantined.device.as_ref(), &rejection.problem, "a replay");
@@ -77,7 +81,7 @@ async fn hand_in_again(shared: &HttpShared, sender: &HttpSender, id: &str) -> Re
         _ => {}
     }
     shared.metrics.reports.accepted(outcome.accepted.into());
-    let mut tally = Tally::default();
+    let mut tally = BodyOutcome::default();
     tally.accept(outcome.accepted.into());
     Ok(tally)
 }
@@ -97,7 +101,7 @@ async fn find(shared: &HttpShared, id: &str) -> Result<Quarantined, Problem> {
     }
 }
 
-fn slice_of(quarantined: &Quarantined, kinds: &KindForms, rules: Rules) -> Slice {
+fn slice_of(quarantined: &Quarantined, kinds: &KindForms, rules: DecodeRules) -> Slice {
     let Quarantined { topic, payload, .. } = quarantined;
     let decoded = match topic {
         Some(topic) => kinds.publish(topic, payload, None, rules),

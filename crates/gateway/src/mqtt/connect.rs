@@ -7,11 +7,11 @@ use rmqtt_codec::v5::ConnectAckReason as Reason;
 use rmqtt_codec::{v3, v5};
 use tokio_util::codec::Decoder;
 
-use super::Version;
+use super::ProtocolVersion;
 use super::limits::{
     CLIENT_ID_BYTES_MAX, COMMANDS_UNACKNOWLEDGED_V5_MAX, COMMANDS_UNACKNOWLEDGED_V311_MAX, USERNAME_BYTES_MAX,
 };
-use super::reply::Client;
+use super::reply::ClientCapabilities;
 use super::topic_rules;
 use super::will::Will;
 use super::wire::Packet;
@@ -19,7 +19,7 @@ use super::wire::Packet;
 /// A CONNECT that may be accepted.
 #[derive(Debug)]
 pub(super) struct Hello {
-    pub(super) client: Client,
+    pub(super) client: ClientCapabilities,
     pub(super) client_id: String,
     /// The client id is ours: it gave none.
     pub(super) id_is_assigned: bool,
@@ -34,7 +34,7 @@ pub(super) struct Hello {
 }
 
 /// Why a CONNECT is refused; `None` if the sender speaks no MQTT that we could answer in.
-pub(super) type Refusal = Option<(Version, Reason)>;
+pub(super) type Refusal = Option<(ProtocolVersion, Reason)>;
 
 /// Reads the first packet of a connection.
 pub(super) fn read(packet: Packet<'_>) -> Result<Hello, Refusal> {
@@ -44,23 +44,23 @@ pub(super) fn read(packet: Packet<'_>) -> Result<Hello, Refusal> {
     let version = version(packet.body)?;
     let refuse = |reason| Some((version, reason));
     let hello = match version {
-        Version::V311 => v311(packet),
-        Version::V5 => v5(packet),
+        ProtocolVersion::V311 => v311(packet),
+        ProtocolVersion::V5 => v5(packet),
     }
     .map_err(refuse)?;
     check(hello).map_err(refuse)
 }
 
-fn version(body: &[u8]) -> Result<Version, Refusal> {
+fn version(body: &[u8]) -> Result<ProtocolVersion, Refusal> {
     let Some(level) = body.strip_prefix(b"\0\x04MQTT").and_then(|rest| rest.first()) else {
         let is_3_1 = body.starts_with(b"\0\x06MQIsdp");
-        return Err(is_3_1.then_some((Version::V311, Reason::UnsupportedProtocolVersion)));
+        return Err(is_3_1.then_some((ProtocolVersion::V311, Reason::UnsupportedProtocolVersion)));
     };
     match level {
-        4 => Ok(Version::V311),
-        5 => Ok(Version::V5),
-        0..=3 => Err(Some((Version::V311, Reason::UnsupportedProtocolVersion))),
-        6.. => Err(Some((Version::V5, Reason::UnsupportedProtocolVersion))),
+        4 => Ok(ProtocolVersion::V311),
+        5 => Ok(ProtocolVersion::V5),
+        0..=3 => Err(Some((ProtocolVersion::V311, Reason::UnsupportedProtocolVersion))),
+        6.. => Err(Some((ProtocolVersion::V5, Reason::UnsupportedProtocolVersion))),
     }
 }
 
@@ -80,8 +80,8 @@ fn v311(packet: Packet<'_>) -> Result<Hello, Reason> {
         delay_secs: 0,
     });
     Ok(Hello {
-        client: Client {
-            version: Version::V311,
+        client: ClientCapabilities {
+            version: ProtocolVersion::V311,
             wants_reasons: false,
             packet_bytes_max: 0,
             receive_max: COMMANDS_UNACKNOWLEDGED_V311_MAX,
@@ -112,8 +112,8 @@ fn v5(packet: Packet<'_>) -> Result<Hello, Reason> {
     }
     let connect = *connect;
     Ok(Hello {
-        client: Client {
-            version: Version::V5,
+        client: ClientCapabilities {
+            version: ProtocolVersion::V5,
             wants_reasons: connect.request_problem_info,
             packet_bytes_max: connect.max_packet_size.map_or(0, u32::from),
             receive_max: connect.receive_max.map_or(u16::MAX, u16::from).min(COMMANDS_UNACKNOWLEDGED_V5_MAX),
@@ -209,7 +209,12 @@ mod tests {
         let hello = connect(V5, 0xc2, b"\x0c\x11\0\0\0\x05\x17\0\x27\0\0\0\x50\0\x02me\0\x01u\0\x01p")
             .expect("right");
         let receive_max = COMMANDS_UNACKNOWLEDGED_V5_MAX;
-        let client = Client { version: Version::V5, wants_reasons: false, packet_bytes_max: 80, receive_max };
+        let client = ClientCapabilities {
+            version: ProtocolVersion::V5,
+            wants_reasons: false,
+            packet_bytes_max: 80,
+            receive_max,
+        };
         assert_eq!((hello.client, hello.clean_start, hello.session_expiry_secs), (client, true, 5));
         let credentials = hello.credentials.expect("some");
         assert_eq!((&*credentials.username, &*credentials.password), ("u", &b"p"[..]));
@@ -234,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_connect_is_answered_in_its_version() {
-        use super::Version as V;
+        use super::ProtocolVersion as V;
         for (name, flags, rest, expect) in [
             (V311, 0, &b"\0\0"[..], Some((V::V311, Reason::ClientIdentifierNotValid))),
             (V311, 2, b"\0\x02a\0", Some((V::V311, Reason::ClientIdentifierNotValid))),

@@ -8,7 +8,7 @@ use rmqtt_codec::types::QoS;
 use rmqtt_codec::{v3, v5};
 use tokio_util::codec::Decoder;
 
-use super::Version;
+use super::ProtocolVersion;
 use super::ending::Violation;
 use super::wire::Packet;
 
@@ -32,13 +32,13 @@ pub(super) enum Control {
 }
 
 /// Reads a packet that is neither PUBLISH nor PUBREL.
-pub(super) fn read(version: Version, packet: Packet<'_>) -> Result<Control, Violation> {
+pub(super) fn read(version: ProtocolVersion, packet: Packet<'_>) -> Result<Control, Violation> {
     let mut bytes = BytesMut::from(packet.bytes);
     match version {
-        Version::V311 => {
+        ProtocolVersion::V311 => {
             v3::Codec::new(0).decode(&mut bytes).map_err(|error| violation(&error)).and_then(v311)
         }
-        Version::V5 => {
+        ProtocolVersion::V5 => {
             v5::Codec::new(0, 0).decode(&mut bytes).map_err(|error| violation(&error)).and_then(v5)
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::mqtt::wire;
 
-    fn said(version: Version, bytes: &[u8]) -> Result<Control, Violation> {
+    fn said(version: ProtocolVersion, bytes: &[u8]) -> Result<Control, Violation> {
         read(version, wire::packet(bytes, 1_000).expect("a header").expect("whole"))
     }
 
@@ -111,16 +111,16 @@ mod tests {
         let goodbye = |with_will, session_expiry_secs| Control::Goodbye { with_will, session_expiry_secs };
         let unsubscribe = || Control::Unsubscribe { packet_id, filters: vec!["a/+".into()] };
         for (version, bytes, expect) in [
-            (Version::V311, &b"\xc0\0"[..], Control::Ping),
-            (Version::V5, b"\xc0\0", Control::Ping),
-            (Version::V311, b"\x82\x08\0\x07\0\x03a/+\x01", subscribe(QoS::AtLeastOnce)),
-            (Version::V5, b"\x82\x09\0\x07\0\0\x03a/+\x02", subscribe(QoS::ExactlyOnce)),
-            (Version::V311, b"\xa2\x07\0\x07\0\x03a/+", unsubscribe()),
-            (Version::V5, b"\xa2\x08\0\x07\0\0\x03a/+", unsubscribe()),
-            (Version::V311, b"\xe0\0", goodbye(false, None)),
-            (Version::V5, b"\xe0\0", goodbye(false, None)),
-            (Version::V5, b"\xe0\x01\x04", goodbye(true, None)),
-            (Version::V5, b"\xe0\x07\0\x05\x11\0\0\0\x09", goodbye(false, Some(9))),
+            (ProtocolVersion::V311, &b"\xc0\0"[..], Control::Ping),
+            (ProtocolVersion::V5, b"\xc0\0", Control::Ping),
+            (ProtocolVersion::V311, b"\x82\x08\0\x07\0\x03a/+\x01", subscribe(QoS::AtLeastOnce)),
+            (ProtocolVersion::V5, b"\x82\x09\0\x07\0\0\x03a/+\x02", subscribe(QoS::ExactlyOnce)),
+            (ProtocolVersion::V311, b"\xa2\x07\0\x07\0\x03a/+", unsubscribe()),
+            (ProtocolVersion::V5, b"\xa2\x08\0\x07\0\0\x03a/+", unsubscribe()),
+            (ProtocolVersion::V311, b"\xe0\0", goodbye(false, None)),
+            (ProtocolVersion::V5, b"\xe0\0", goodbye(false, None)),
+            (ProtocolVersion::V5, b"\xe0\x01\x04", goodbye(true, None)),
+            (ProtocolVersion::V5, b"\xe0\x07\0\x05\x11\0\0\0\x09", goodbye(false, Some(9))),
         ] {
             assert_eq!(said(version, bytes), Ok(expect), "{version:?} {bytes:x?}");
         }
@@ -130,20 +130,20 @@ mod tests {
     fn what_clients_must_not_say_breaks_the_rules() {
         for (version, bytes, expect) in [
             (
-                Version::V5,
+                ProtocolVersion::V5,
                 &b"\x82\x0b\0\x07\x02\x0b\x01\0\x03a/+\x01"[..],
                 Violation::SubscriptionIdNotSupported,
             ),
-            (Version::V311, b"\x82\x02\0\x07", Violation::Protocol),
-            (Version::V311, b"\x80\x08\0\x07\0\x03a/+\x01", Violation::Malformed),
-            (Version::V311, b"\x82\x08\0\0\0\x03a/+\x01", Violation::Malformed),
-            (Version::V311, b"\xf0\0", Violation::Malformed),
-            (Version::V5, b"\xf0\0", Violation::Protocol),
-            (Version::V311, b"\xd0\0", Violation::Protocol),
-            (Version::V311, b"\x40\x02\0\x01", Violation::Protocol),
-            (Version::V5, b"\x50\x02\0\x01", Violation::Protocol),
-            (Version::V5, b"\x60\x02\0\x01", Violation::Malformed),
-            (Version::V311, b"\0\0", Violation::Malformed),
+            (ProtocolVersion::V311, b"\x82\x02\0\x07", Violation::Protocol),
+            (ProtocolVersion::V311, b"\x80\x08\0\x07\0\x03a/+\x01", Violation::Malformed),
+            (ProtocolVersion::V311, b"\x82\x08\0\0\0\x03a/+\x01", Violation::Malformed),
+            (ProtocolVersion::V311, b"\xf0\0", Violation::Malformed),
+            (ProtocolVersion::V5, b"\xf0\0", Violation::Protocol),
+            (ProtocolVersion::V311, b"\xd0\0", Violation::Protocol),
+            (ProtocolVersion::V311, b"\x40\x02\0\x01", Violation::Protocol),
+            (ProtocolVersion::V5, b"\x50\x02\0\x01", Violation::Protocol),
+            (ProtocolVersion::V5, b"\x60\x02\0\x01", Violation::Malformed),
+            (ProtocolVersion::V311, b"\0\0", Violation::Malformed),
         ] {
             assert_eq!(said(version, bytes), Err(expect), "{version:?} {bytes:x?}");
         }
@@ -153,7 +153,7 @@ mod tests {
         /// The codec is not ours, and what it reads comes from anyone.
         #[test]
         fn no_bytes_make_the_codec_panic(first: u8, body in prop::collection::vec(any::<u8>(), 0..60)) {
-            for version in [Version::V311, Version::V5] {
+            for version in [ProtocolVersion::V311, ProtocolVersion::V5] {
                 for first in [first, 0x82, 0xa2, 0xe0, 0x40] {
                     let bytes = [&[first, body.len() as u8], &body[..]].concat();
                     let _ = said(version, &bytes);

@@ -11,7 +11,7 @@ use base::DeviceId;
 use base::locks::locked;
 use engine::{Downlink, Engine, PublishedCommand};
 
-use super::fan_out::{Queued, Slow, Watched, Watcher, Watchers, Watches};
+use super::fan_out::{Queued, Slow, WatchOutcome, WatchSubject, Watcher, Watchers};
 use super::limits::{COMMANDS_ALL_WAITING_BYTES_MAX, COMMANDS_WAITING_BYTES_MAX};
 use super::metrics::CommandMetrics;
 use crate::decode::kinds::KindForms;
@@ -81,17 +81,21 @@ impl CommandRoutes {
     }
 
     /// Has commands come to a connection: whether there was room for that.
-    pub(super) fn add(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: Watched) -> bool {
-        locked(&self.watchers).add(watcher, watched) != Watches::NoRoom
+    pub(super) fn add(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: WatchSubject) -> bool {
+        locked(&self.watchers).add(watcher, watched) != WatchOutcome::NoRoom
     }
 
     /// No longer.
-    pub(super) fn remove(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: Watched) {
+    pub(super) fn remove(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: WatchSubject) {
         locked(&self.watchers).remove(watcher, watched);
     }
 
     /// The connection ended.
-    pub(super) fn leave(&self, watcher: &Arc<Watcher<CommandCopy>>, watched: impl Iterator<Item = Watched>) {
+    pub(super) fn leave(
+        &self,
+        watcher: &Arc<Watcher<CommandCopy>>,
+        watched: impl Iterator<Item = WatchSubject>,
+    ) {
         watched.for_each(|watched| self.remove(watcher, watched));
         watcher.close(&self.waiting_bytes);
         self.show_waiting();
@@ -147,8 +151,8 @@ mod tests {
         Arc::new(Watcher::new(&Rights::new(Arc::new(Principal::anybody()))))
     }
 
-    fn watched(filter: &str) -> Watched {
-        Watched::of(filter, &KindForms::default())
+    fn watched(filter: &str) -> WatchSubject {
+        WatchSubject::of(filter, &KindForms::default())
     }
 
     fn command(device: &str, payload: &[u8]) -> PublishedCommand {

@@ -4,4 +4,4 @@ mod queue;
 mod watchers;
 
 pub(super) use self::queue::{Queued, Slow, Watcher};
-pub(super) use self::watchers::{Watched, Watchers, Watches};
+pub(super) use self::watchers::{WatchOutcome, WatchSubject, Watchers};

@@ -18,12 +18,12 @@ use tokio::time::sleep;
 use super::connect::{self, Hello};
 use super::keep_alive::KeepAlive;
 use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, MqttLimits};
-use super::protocol::{ConnectionId, Protocol};
-use super::reply::Terms;
+use super::protocol::{ConnectionId, MqttProtocol};
+use super::reply::ConnectTerms;
 use super::rights::Rights;
 use super::session::MqttSession;
 use super::sessions::{Entered, SessionSlot};
-use super::{MqttShared, Version, lingering_close, reply, scratch, wire};
+use super::{MqttShared, ProtocolVersion, lingering_close, reply, scratch, wire};
 use crate::decode::beginning;
 
 /// A client whose CONNECT is accepted.
@@ -32,7 +32,7 @@ pub(super) struct HandshakeDone {
     access: Rights,
     slot: SessionSlot,
     of_login: CapacityPermit,
-    protocol: Protocol,
+    protocol: MqttProtocol,
 }
 
 impl HandshakeDone {
@@ -109,7 +109,7 @@ pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
     }
     let (access, connection) = (Rights::new(principal), ConnectionId { number: slot.number(), peer });
     let state = state.unwrap_or_default();
-    let mut protocol = Protocol::new(Arc::clone(shared), hello.client, connection, access.clone(), state);
+    let mut protocol = MqttProtocol::new(Arc::clone(shared), hello.client, connection, access.clone(), state);
     let client_id = if hello.id_is_assigned { "" } else { &hello.client_id };
     if protocol.tell_begin(client_id).await.is_err() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
@@ -175,8 +175,8 @@ fn let_in(hello: &Hello, shared: &MqttShared, peer: Option<SocketAddr>) -> Resul
 
 /// Brings what the client asks for within our limits. What cannot be told to a client of 3.1.1
 /// stays as it asked.
-fn agree(hello: &mut Hello, session_present: bool, limits: &MqttLimits) -> Terms {
-    let mut terms = Terms { session_present, ..Terms::default() };
+fn agree(hello: &mut Hello, session_present: bool, limits: &MqttLimits) -> ConnectTerms {
+    let mut terms = ConnectTerms { session_present, ..ConnectTerms::default() };
     if hello.id_is_assigned {
         terms.assigned_id = Some(hello.client_id.clone());
     }
@@ -187,11 +187,11 @@ fn agree(hello: &mut Hello, session_present: bool, limits: &MqttLimits) -> Terms
     }
     let keep_alive_max = limits.keep_alive_max.get();
     let asks_too_much = hello.keep_alive == 0 || hello.keep_alive > keep_alive_max;
-    if hello.client.version == Version::V5 && asks_too_much {
+    if hello.client.version == ProtocolVersion::V5 && asks_too_much {
         hello.keep_alive = keep_alive_max;
         terms.keep_alive = Some(keep_alive_max);
     }
-    if hello.client.version == Version::V311 && hello.keep_alive == 0 {
+    if hello.client.version == ProtocolVersion::V311 && hello.keep_alive == 0 {
         hello.keep_alive = KEEP_ALIVE_OF_NONE_SECS;
     }
     terms
@@ -233,7 +233,7 @@ async fn receive_hello<S: AsyncRead + Unpin>(
 
 async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    version: Version,
+    version: ProtocolVersion,
     reason: Reason,
 ) -> HandshakeRefused {
     let mut out = BytesMut::new();
@@ -265,10 +265,10 @@ mod tests {
     use super::*;
 
     /// A CONNECT of this version, with this keep-alive.
-    fn hello(version: Version, keep_alive: u16) -> Hello {
+    fn hello(version: ProtocolVersion, keep_alive: u16) -> Hello {
         let (level, properties): (u8, &[u8]) = match version {
-            Version::V311 => (4, b""),
-            Version::V5 => (5, b"\0"),
+            ProtocolVersion::V311 => (4, b""),
+            ProtocolVersion::V5 => (5, b"\0"),
         };
         let name = &b"\0\x04MQTT"[..];
         let body = [name, &[level, 0x02], &keep_alive.to_be_bytes(), properties, b"\0\x02me"].concat();
@@ -281,12 +281,12 @@ mod tests {
         let limits = MqttLimits::default();
         let longest = limits.keep_alive_max.get();
         for (version, asked, kept, told) in [
-            (Version::V311, 0, KEEP_ALIVE_OF_NONE_SECS, None),
-            (Version::V311, longest + 1, longest + 1, None),
-            (Version::V311, 60, 60, None),
-            (Version::V5, 0, longest, Some(longest)),
-            (Version::V5, longest + 1, longest, Some(longest)),
-            (Version::V5, 60, 60, None),
+            (ProtocolVersion::V311, 0, KEEP_ALIVE_OF_NONE_SECS, None),
+            (ProtocolVersion::V311, longest + 1, longest + 1, None),
+            (ProtocolVersion::V311, 60, 60, None),
+            (ProtocolVersion::V5, 0, longest, Some(longest)),
+            (ProtocolVersion::V5, longest + 1, longest, Some(longest)),
+            (ProtocolVersion::V5, 60, 60, None),
         ] {
             let mut hello = hello(version, asked);
             let terms = agree(&mut hello, false, &limits);

@@ -46,15 +46,15 @@ type Asked = (u32, DeviceId);
 
 /// An answer, and the number of the device's labels when these were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Remembered {
+struct RememberedLabel {
     has: bool,
     change: u64,
 }
 
 #[derive(Debug)]
 struct Generations {
-    young: HashMap<Asked, Remembered>,
-    old: HashMap<Asked, Remembered>,
+    young: HashMap<Asked, RememberedLabel>,
+    old: HashMap<Asked, RememberedLabel>,
     young_since: Instant,
 }
 
@@ -109,7 +109,9 @@ impl Labels {
         let has = found.is_some_and(|device| {
             device.profile.labels.iter().any(|(known, its)| known == key && its == value)
         });
-        self.remembered(|generations| generations.put((*login, device.clone()), Remembered { has, change }));
+        self.remembered(|generations| {
+            generations.put((*login, device.clone()), RememberedLabel { has, change })
+        });
         Ok(has)
     }
 
@@ -119,7 +121,7 @@ impl Labels {
 }
 
 impl Generations {
-    fn get(&mut self, asked: &Asked, now: Instant) -> Option<Remembered> {
+    fn get(&mut self, asked: &Asked, now: Instant) -> Option<RememberedLabel> {
         let age = now.saturating_duration_since(self.young_since);
         if age >= LABELS_KEPT {
             self.turn(now);
@@ -130,7 +132,7 @@ impl Generations {
         self.young.get(asked).or_else(|| self.old.get(asked)).copied()
     }
 
-    fn put(&mut self, asked: Asked, known: Remembered) {
+    fn put(&mut self, asked: Asked, known: RememberedLabel) {
         if self.young.len() >= LABELS_KEPT_MAX {
             self.turn(self.young_since);
         }
@@ -154,7 +156,7 @@ mod tests {
         (number, DeviceId::new("0xA").expect("an id"))
     }
 
-    const HAS: Remembered = Remembered { has: true, change: 0 };
+    const HAS: RememberedLabel = RememberedLabel { has: true, change: 0 };
 
     #[test]
     fn an_answer_is_remembered_for_a_moment() {

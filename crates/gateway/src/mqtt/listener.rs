@@ -26,7 +26,7 @@ use super::MqttShared;
 use super::downlink::CommandRoutes;
 use super::handshake::{HandshakeRefused, answer_connect};
 use super::limits::{MqttLimits, TCP_KEEPALIVE};
-use super::mirror::Mirror;
+use super::mirror::ReportMirror;
 use crate::decode::kinds::KindForms;
 
 /// A bound MQTT listener.
@@ -125,13 +125,14 @@ impl MqttListener {
 
 /// Copies of reports are shown, on a thread of its own, until this is dropped.
 struct MirrorThread {
-    mirror: Arc<Mirror>,
+    mirror: Arc<ReportMirror>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl MirrorThread {
     fn begin(shared: &MqttShared) -> Self {
-        let mirror = Mirror::of(&shared.engine, &shared.labels, &shared.kinds, shared.metrics.mirror.clone());
+        let mirror =
+            ReportMirror::of(&shared.engine, &shared.labels, &shared.kinds, shared.metrics.mirror.clone());
         let shows = Arc::clone(&mirror);
         Self { mirror, thread: Some(spawn_blocking(move || shows.run())) }
     }

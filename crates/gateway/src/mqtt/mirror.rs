@@ -17,7 +17,7 @@ use base::{DeviceId, Kind};
 use engine::Engine;
 use engine::intake::Accepted;
 
-use super::fan_out::{Queued, Slow, Watched, Watcher, Watchers, Watches};
+use super::fan_out::{Queued, Slow, WatchOutcome, WatchSubject, Watcher, Watchers};
 use super::labels::Labels;
 use super::limits::{
     MIRROR_ALL_COPIES_BYTES_MAX, MIRROR_COPIES_BYTES_MAX, MIRROR_INCOMING_BYTES_MAX, MIRROR_KINDS_KEPT,
@@ -25,12 +25,12 @@ use super::limits::{
 };
 use super::metrics::MirrorMetrics;
 use crate::decode::kinds::KindForms;
-use crate::decode::{self, Rules};
+use crate::decode::{self, DecodeRules};
 
 pub(super) use self::topics::{matches, may_match};
 
 /// Shows connections what is accepted.
-pub(super) struct Mirror {
+pub(super) struct ReportMirror {
     engine: Engine,
     labels: Arc<Labels>,
     kinds: Arc<KindForms>,
@@ -65,18 +65,18 @@ impl Queued for ReportCopy {
 /// What was accepted and is not shown yet.
 #[derive(Default)]
 struct Incoming {
-    items: VecDeque<Item>,
+    items: VecDeque<MirrorItem>,
     bytes: usize,
     closed: bool,
 }
 
-struct Item {
+struct MirrorItem {
     topic: Option<Box<str>>,
     payload: Box<[u8]>,
     source: u64,
 }
 
-impl Item {
+impl MirrorItem {
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.payload.len() + self.topic.as_ref().map_or(0, |topic| topic.len())
     }
@@ -85,7 +85,7 @@ impl Item {
 /// What the engine has of a mirror: it does not keep it alive.
 struct MirrorHandle {
     watched: Arc<AtomicIsize>,
-    mirror: Weak<Mirror>,
+    mirror: Weak<ReportMirror>,
 }
 
 impl engine::intake::Mirror for MirrorHandle {
@@ -100,8 +100,8 @@ impl engine::intake::Mirror for MirrorHandle {
     }
 }
 
-impl Mirror {
-    /// Of all that the engine accepts; [`Mirror::run`] shows it.
+impl ReportMirror {
+    /// Of all that the engine accepts; [`ReportMirror::run`] shows it.
     pub(super) fn of(
         engine: &Engine,
         labels: &Arc<Labels>,
@@ -125,17 +125,17 @@ impl Mirror {
     }
 
     /// Shows a connection what it watches: whether there was room for that.
-    pub(super) fn watch(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: Watched) -> bool {
+    pub(super) fn watch(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: WatchSubject) -> bool {
         let watches = locked(&self.watchers).add(watcher, watched);
-        if watches == Watches::New {
+        if watches == WatchOutcome::New {
             self.watched.fetch_add(1, Ordering::Relaxed);
             self.metrics.watched.inc();
         }
-        watches != Watches::NoRoom
+        watches != WatchOutcome::NoRoom
     }
 
     /// No longer.
-    pub(super) fn unwatch(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: Watched) {
+    pub(super) fn unwatch(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: WatchSubject) {
         if locked(&self.watchers).remove(watcher, watched) {
             self.watched.fetch_sub(1, Ordering::Relaxed);
             self.metrics.watched.dec();
@@ -143,7 +143,11 @@ impl Mirror {
     }
 
     /// The connection ended.
-    pub(super) fn leave(&self, watcher: &Arc<Watcher<ReportCopy>>, watched: impl Iterator<Item = Watched>) {
+    pub(super) fn leave(
+        &self,
+        watcher: &Arc<Watcher<ReportCopy>>,
+        watched: impl Iterator<Item = WatchSubject>,
+    ) {
         watched.for_each(|watched| self.unwatch(watcher, watched));
         watcher.close(&self.waiting_bytes);
     }
@@ -160,7 +164,7 @@ impl Mirror {
 
     fn take(&self, Accepted { source, received, .. }: Accepted<'_>) {
         let topic = received.topic.map(Box::from);
-        let item = Item { topic, payload: received.payload.into(), source };
+        let item = MirrorItem { topic, payload: received.payload.into(), source };
         let mut incoming = locked(&self.incoming);
         if incoming.closed {
             return;
@@ -200,7 +204,12 @@ impl Mirror {
         self.came.notify_all();
     }
 
-    fn show(&self, Item { topic, payload, source }: Item, kinds: &mut Kinds, slow: &mut Slow<ReportCopy>) {
+    fn show(
+        &self,
+        MirrorItem { topic, payload, source }: MirrorItem,
+        kinds: &mut Kinds,
+        slow: &mut Slow<ReportCopy>,
+    ) {
         let topic = topic.or_else(|| self.state_topic(&payload, kinds));
         let Some(topic) = topic else { return };
         let device = self.kinds.device_level(&topic).unwrap_or_default();
@@ -224,13 +233,13 @@ impl Mirror {
 
     /// Where a report that came without a topic would have been published.
     fn state_topic(&self, payload: &[u8], kinds: &mut Kinds) -> Option<Box<str>> {
-        let report = decode::object(payload, None, Rules::of(&self.engine)).ok()?;
+        let report = decode::object(payload, None, DecodeRules::of(&self.engine)).ok()?;
         let kind = kinds.of(&self.engine, &report.device)?;
         Some(format!("dev/{}/{}/state", kind.as_str(), report.device.as_str()).into())
     }
 }
 
-base::debug_as_name!(Mirror);
+base::debug_as_name!(ReportMirror);
 
 /// Kinds of devices, for a while: one that is deleted may come back as another.
 struct Kinds {

@@ -1,7 +1,7 @@
 //! What a connected client says, and what we say to it; without the socket.
 //!
-//! All reports of one [`Protocol::receive`] are handed in as one slice. Nothing is taken that there
-//! is no room for: what does not fit waits in `unread`, and then no more is received.
+//! All reports of one [`MqttProtocol::receive`] are handed in as one slice. Nothing is taken that
+//! there is no room for: what does not fit waits in `unread`, and then no more is received.
 
 mod asking;
 mod commands;
@@ -31,19 +31,19 @@ use super::limits::{BEGUN_BYTES_FREE, OUT_BYTES_MAX};
 use super::mirror::ReportCopy;
 use super::offline_session::SessionState;
 use super::presence::PresenceTracker;
-use super::qos2::{Begun, Qos2Exchanges, Released};
-use super::reply::{self, Client};
+use super::qos2::{PublishStart, PubrelOutcome, Qos2Exchanges};
+use super::reply::{self, ClientCapabilities};
 use super::rights::{Rights, Unknown};
 use super::subscriptions::Subscriptions;
 use super::wire::{self, Packet};
-use super::{MqttShared, Version};
-use crate::decode::Rules;
+use super::{MqttShared, ProtocolVersion};
+use crate::decode::DecodeRules;
 use crate::metrics::ReportSender;
 
 /// The conversation with one client.
-pub(super) struct Protocol {
+pub(super) struct MqttProtocol {
     shared: Arc<MqttShared>,
-    client: Client,
+    client: ClientCapabilities,
     access: Rights,
     unacknowledged: UnacknowledgedReports,
     /// Received and not used yet.
@@ -56,7 +56,7 @@ pub(super) struct Protocol {
     subscriptions: Subscriptions,
     qos2: Qos2Exchanges,
     aliases: Aliases,
-    counted: Counted,
+    counted: CountedBytes,
     /// A packet was used since somebody asked.
     used_packet: bool,
     connection: ConnectionId,
@@ -88,13 +88,13 @@ pub(super) struct ConnectionId {
 }
 
 /// Why a packet is not used.
-enum Stop {
+enum StopReason {
     Ends(MqttEnding),
     /// The labels of these devices have to be known first.
     Asks(Vec<DeviceId>),
 }
 
-impl<E: Into<MqttEnding>> From<E> for Stop {
+impl<E: Into<MqttEnding>> From<E> for StopReason {
     fn from(ending: E) -> Self {
         Self::Ends(ending.into())
     }
@@ -102,16 +102,16 @@ impl<E: Into<MqttEnding>> From<E> for Stop {
 
 /// What this connection counts for in what all of them hold, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct CountedBytes {
     held: usize,
     begun: usize,
 }
 
-impl Protocol {
+impl MqttProtocol {
     /// With the session that the client goes on with.
     pub(super) fn new(
         shared: Arc<MqttShared>,
-        client: Client,
+        client: ClientCapabilities,
         connection: ConnectionId,
         access: Rights,
         state: SessionState,
@@ -135,7 +135,7 @@ impl Protocol {
             subscriptions,
             qos2,
             aliases: Aliases::default(),
-            counted: Counted::default(),
+            counted: CountedBytes::default(),
             used_packet: false,
             connection,
             asking: None,
@@ -192,7 +192,7 @@ impl Protocol {
         self.unacknowledged.is_empty()
     }
 
-    /// Whether [`Protocol::resume`] has something to do before more is received.
+    /// Whether [`MqttProtocol::resume`] has something to do before more is received.
     pub(super) fn is_held_back(&self) -> bool {
         self.held_back
     }
@@ -231,11 +231,11 @@ impl Protocol {
     fn count(&mut self) -> Result<(), MqttEnding> {
         let unread = self.unread.capacity();
         let (behind, begun) = if self.held_back { (unread, 0) } else { (0, unread) };
-        self.count_as(Counted { held: self.unacknowledged.bytes() + behind, begun });
+        self.count_as(CountedBytes { held: self.unacknowledged.bytes() + behind, begun });
         if begun > BEGUN_BYTES_FREE && self.shared.begun.is_full() { Err(MqttEnding::NoRoom) } else { Ok(()) }
     }
 
-    fn count_as(&mut self, now: Counted) {
+    fn count_as(&mut self, now: CountedBytes) {
         let before = std::mem::replace(&mut self.counted, now);
         self.shared.held.change(before.held, now.held);
         self.shared.begun.change(before.begun, now.begun);
@@ -244,7 +244,7 @@ impl Protocol {
     /// Uses the whole packets at the front of `bytes`, as far as there is room: how many bytes they
     /// are.
     fn use_packets(&mut self, bytes: &[u8]) -> (usize, Result<(), MqttEnding>) {
-        let rules = Rules::of(&self.shared.engine);
+        let rules = DecodeRules::of(&self.shared.engine);
         let reports_max = self.unacknowledged.room().min(SLICE_REPORTS_MAX);
         let mut arrivals = Arrivals::of(self.connection.number);
         let mut used = 0;
@@ -262,8 +262,8 @@ impl Protocol {
             };
             match self.use_packet(packet, &mut arrivals, (rules, answers.as_slice())) {
                 Ok(()) => {}
-                Err(Stop::Ends(ending)) => break Err(ending),
-                Err(Stop::Asks(devices)) => {
+                Err(StopReason::Ends(ending)) => break Err(ending),
+                Err(StopReason::Asks(devices)) => {
                     self.held_back = true;
                     self.ask(devices, &bytes[used + packet.bytes.len()..]);
                     break Ok(());
@@ -284,8 +284,8 @@ impl Protocol {
         &mut self,
         packet: Packet<'_>,
         arrivals: &mut Arrivals,
-        (rules, answers): (Rules, &[Answer]),
-    ) -> Result<(), Stop> {
+        (rules, answers): (DecodeRules, &[Answer]),
+    ) -> Result<(), StopReason> {
         if packet.is_publish() {
             return self.publish(packet, arrivals, (rules, answers));
         }
@@ -310,30 +310,32 @@ impl Protocol {
         &mut self,
         packet: Packet<'_>,
         arrivals: &mut Arrivals,
-        (rules, answers): (Rules, &[Answer]),
-    ) -> Result<(), Stop> {
+        (rules, answers): (DecodeRules, &[Answer]),
+    ) -> Result<(), StopReason> {
         let publish = wire::publish(self.client.version, packet)?;
         let qos2_max = self.qos2_max();
         let topic = self.aliases.resolve(publish.topic, publish.alias)?;
         let decoded = self.shared.kinds.publish(topic, publish.payload, publish.id, rules);
         let known = self.shared.known(answers);
-        let allowed =
-            self.access.publish(topic, decoded, known).map_err(|Unknown(device)| Stop::Asks(vec![device]))?;
+        let allowed = self
+            .access
+            .publish(topic, decoded, known)
+            .map_err(|Unknown(device)| StopReason::Asks(vec![device]))?;
         let wants = match publish.qos {
             QoS::AtMostOnce => Wants::Nothing,
             QoS::AtLeastOnce => Wants::PubAck,
             QoS::ExactlyOnce => {
                 let content = hash::derived(hash::derived(0, topic.as_bytes()), publish.payload);
                 match self.qos2.begin(publish.packet_id, content, qos2_max) {
-                    Begun::New => {
+                    PublishStart::New => {
                         self.shared.metrics.unreleased.inc();
                     }
-                    Begun::Instead => {}
-                    Begun::Repeat => {
+                    PublishStart::Instead => {}
+                    PublishStart::Repeat => {
                         arrivals.push_repeat(publish.packet_id);
                         return Ok(());
                     }
-                    Begun::TooMany => return Err(Violation::ReceiveMaximumExceeded.into()),
+                    PublishStart::TooMany => return Err(Violation::ReceiveMaximumExceeded.into()),
                 }
                 Wants::PubRec
             }
@@ -345,12 +347,12 @@ impl Protocol {
 
     fn release(&mut self, packet_id: u16) -> Result<(), Violation> {
         let known = match self.qos2.release(packet_id) {
-            Released::Done => {
+            PubrelOutcome::Done => {
                 self.shared.metrics.unreleased.dec();
                 true
             }
-            Released::Unknown => false,
-            Released::TooEarly => return Err(Violation::Protocol),
+            PubrelOutcome::Unknown => false,
+            PubrelOutcome::TooEarly => return Err(Violation::Protocol),
         };
         self.client.pubcomp(packet_id, known, &mut self.out);
         Ok(())
@@ -376,7 +378,7 @@ impl Protocol {
             }
             metrics.acks.inc_by(acks);
             let behind = if self.held_back { self.unread.capacity() } else { 0 };
-            self.count_as(Counted { held: self.unacknowledged.bytes() + behind, ..self.counted });
+            self.count_as(CountedBytes { held: self.unacknowledged.bytes() + behind, ..self.counted });
         }
         Ok(())
     }
@@ -386,7 +388,7 @@ impl Protocol {
             Wants::Nothing => {}
             Wants::PubAck => self.client.puback(packet_id, problem, &mut self.out),
             Wants::PubRec => {
-                if problem.is_some() && self.client.version == Version::V5 {
+                if problem.is_some() && self.client.version == ProtocolVersion::V5 {
                     // A reason of refusal ends the handshake.
                     self.qos2.refused(packet_id);
                     self.shared.metrics.unreleased.dec();
@@ -406,8 +408,8 @@ impl Protocol {
     /// to read would keep its releases from us: it may use every packet id.
     fn qos2_max(&self) -> usize {
         match self.client.version {
-            Version::V311 => usize::from(u16::MAX),
-            Version::V5 => self.shared.limits.unacknowledged_max.get().into(),
+            ProtocolVersion::V311 => usize::from(u16::MAX),
+            ProtocolVersion::V5 => self.shared.limits.unacknowledged_max.get().into(),
         }
     }
 
@@ -439,9 +441,9 @@ impl Protocol {
     }
 }
 
-impl Drop for Protocol {
+impl Drop for MqttProtocol {
     fn drop(&mut self) {
-        self.count_as(Counted::default());
+        self.count_as(CountedBytes::default());
         self.uncount();
         self.watch_no_more();
         self.route_no_more();

@@ -22,7 +22,7 @@ struct Qos2Exchange {
 
 /// What a publish under an id is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum PublishStart {
     New,
     /// New, and what an earlier connection left under the id is forgotten.
     Instead,
@@ -34,7 +34,7 @@ pub(super) enum Begun {
 
 /// What a PUBREL came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Released {
+pub(super) enum PubrelOutcome {
     Done,
     /// Nothing was taken under the id, or it was released before.
     Unknown,
@@ -44,18 +44,18 @@ pub(super) enum Released {
 
 impl Qos2Exchanges {
     /// Takes a publish under an id, if fewer than `max` are under way. `content` is a hash of it.
-    pub(super) fn begin(&mut self, packet_id: u16, content: u64, max: usize) -> Begun {
+    pub(super) fn begin(&mut self, packet_id: u16, content: u64, max: usize) -> PublishStart {
         let new = Qos2Exchange { packet_id, received: false, inherited: false, content };
         match self.find(packet_id) {
             Ok(at) if self.0[at].inherited && self.0[at].content != content => {
                 self.0[at] = new;
-                Begun::Instead
+                PublishStart::Instead
             }
-            Ok(_) => Begun::Repeat,
-            Err(_) if self.0.len() >= max => Begun::TooMany,
+            Ok(_) => PublishStart::Repeat,
+            Err(_) if self.0.len() >= max => PublishStart::TooMany,
             Err(at) => {
                 self.0.insert(at, new);
-                Begun::New
+                PublishStart::New
             }
         }
     }
@@ -79,14 +79,14 @@ impl Qos2Exchanges {
     }
 
     /// The client has the PUBREC and will not repeat the publish.
-    pub(super) fn release(&mut self, packet_id: u16) -> Released {
+    pub(super) fn release(&mut self, packet_id: u16) -> PubrelOutcome {
         match self.find(packet_id) {
             Ok(at) if self.0[at].received => {
                 self.remove(at);
-                Released::Done
+                PubrelOutcome::Done
             }
-            Ok(_) => Released::TooEarly,
-            Err(_) => Released::Unknown,
+            Ok(_) => PubrelOutcome::TooEarly,
+            Err(_) => PubrelOutcome::Unknown,
         }
     }
 
@@ -127,14 +127,14 @@ mod tests {
     #[test]
     fn an_id_is_in_use_from_its_publish_to_its_release() {
         let mut exchanges = Qos2Exchanges::default();
-        assert_eq!(exchanges.begin(7, 1, 2), Begun::New);
-        assert_eq!(exchanges.begin(7, 1, 2), Begun::Repeat);
-        assert_eq!(exchanges.release(7), Released::TooEarly);
+        assert_eq!(exchanges.begin(7, 1, 2), PublishStart::New);
+        assert_eq!(exchanges.begin(7, 1, 2), PublishStart::Repeat);
+        assert_eq!(exchanges.release(7), PubrelOutcome::TooEarly);
         exchanges.received(7);
-        assert_eq!((exchanges.is_received(7), exchanges.begin(7, 2, 2)), (true, Begun::Repeat));
-        assert_eq!(exchanges.release(7), Released::Done);
-        assert_eq!(exchanges.release(7), Released::Unknown);
-        assert_eq!(exchanges.begin(7, 1, 2), Begun::New);
+        assert_eq!((exchanges.is_received(7), exchanges.begin(7, 2, 2)), (true, PublishStart::Repeat));
+        assert_eq!(exchanges.release(7), PubrelOutcome::Done);
+        assert_eq!(exchanges.release(7), PubrelOutcome::Unknown);
+        assert_eq!(exchanges.begin(7, 1, 2), PublishStart::New);
         exchanges.refused(7);
         assert_eq!((exchanges.is_received(7), exchanges.len(), exchanges.bytes()), (false, 0, 0));
     }
@@ -143,7 +143,10 @@ mod tests {
     fn no_more_than_the_window_is_under_way() {
         let mut exchanges = Qos2Exchanges::default();
         let begun: Vec<_> = [3, 1, 2, 1].map(|id| exchanges.begin(id, 0, 2)).into();
-        assert_eq!(begun, [Begun::New, Begun::New, Begun::TooMany, Begun::Repeat]);
+        assert_eq!(
+            begun,
+            [PublishStart::New, PublishStart::New, PublishStart::TooMany, PublishStart::Repeat]
+        );
     }
 
     #[test]
@@ -154,7 +157,10 @@ mod tests {
         }
         exchanges.received(4);
         let mut kept = exchanges.durable();
-        assert_eq!([9, 4, 6].map(|id| kept.begin(id, 0, 9)), [Begun::New, Begun::Repeat, Begun::New]);
+        assert_eq!(
+            [9, 4, 6].map(|id| kept.begin(id, 0, 9)),
+            [PublishStart::New, PublishStart::Repeat, PublishStart::New]
+        );
     }
 
     #[test]
@@ -167,7 +173,7 @@ mod tests {
         let mut kept = exchanges.durable();
         assert_eq!(
             [(1, 0xa), (2, 0xb), (2, 0xc)].map(|(id, content)| kept.begin(id, content, 9)),
-            [Begun::Repeat, Begun::Instead, Begun::Repeat]
+            [PublishStart::Repeat, PublishStart::Instead, PublishStart::Repeat]
         );
         assert!(kept.is_received(1) && !kept.is_received(2));
     }

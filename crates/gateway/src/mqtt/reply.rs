@@ -10,7 +10,7 @@ use rmqtt_codec::v5::{ConnectAckReason, DisconnectReasonCode, SubscribeAckReason
 use rmqtt_codec::{v3, v5};
 use tokio_util::codec::Encoder;
 
-use super::Version;
+use super::ProtocolVersion;
 use super::ending::Violation;
 use super::limits::{MqttLimits, REASON_BYTES_MAX, TOPIC_ALIASES_MAX};
 use super::mirror::ReportCopy;
@@ -20,8 +20,8 @@ use crate::decode::UNKNOWN_TOPIC;
 
 /// What of a CONNECT shapes our answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Client {
-    pub(super) version: Version,
+pub(super) struct ClientCapabilities {
+    pub(super) version: ProtocolVersion,
     /// Whether it wants reasons in words (MQTT 5).
     pub(super) wants_reasons: bool,
     /// The largest packet it takes, in bytes; 0 is any (MQTT 5).
@@ -33,7 +33,7 @@ pub(super) struct Client {
 /// On what terms a CONNECT is accepted. What is `None` is as the client asked for; 3.1.1 can only
 /// be told of the session.
 #[derive(Debug, Default)]
-pub(super) struct Terms {
+pub(super) struct ConnectTerms {
     pub(super) session_present: bool,
     /// The client id that we gave it.
     pub(super) assigned_id: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct Terms {
 /// What answers a publish, or its release, as in the first byte of the packet.
 #[derive(Clone, Copy)]
 #[repr(u8)]
-enum Answer {
+enum AckPacketType {
     Ack = 0x40,
     Rec = 0x50,
     Comp = 0x70,
@@ -61,7 +61,7 @@ mod code {
     pub(super) const PAYLOAD_FORMAT_INVALID: u8 = 0x99;
 }
 
-impl Client {
+impl ClientCapabilities {
     fn packet_v5(self, packet: v5::Packet, out: &mut BytesMut) -> Result<(), Violation> {
         // The codec counts what is behind the fixed header, which has up to 5 bytes.
         let content_max =
@@ -71,11 +71,11 @@ impl Client {
 
     pub(super) fn accept(
         self,
-        terms: &Terms,
+        terms: &ConnectTerms,
         limits: &MqttLimits,
         out: &mut BytesMut,
     ) -> Result<(), Violation> {
-        if self.version == Version::V311 {
+        if self.version == ProtocolVersion::V311 {
             return v311(
                 v3::Packet::ConnectAck(v3::ConnectAck {
                     session_present: terms.session_present,
@@ -102,33 +102,38 @@ impl Client {
     }
 
     pub(super) fn puback(self, packet_id: u16, problem: Option<&Problem>, out: &mut BytesMut) {
-        self.answer(Answer::Ack, packet_id, problem, out);
+        self.answer(AckPacketType::Ack, packet_id, problem, out);
     }
 
     pub(super) fn pubrec(self, packet_id: u16, problem: Option<&Problem>, out: &mut BytesMut) {
-        self.answer(Answer::Rec, packet_id, problem, out);
+        self.answer(AckPacketType::Rec, packet_id, problem, out);
     }
 
     /// Answers a QoS 2 publish that came again; `known` if what came first was taken.
     pub(super) fn pubrec_again(self, packet_id: u16, known: bool, out: &mut BytesMut) {
-        self.answer_in_code(Answer::Rec, packet_id, (!known).then_some(code::PACKET_ID_IN_USE), out);
+        self.answer_in_code(AckPacketType::Rec, packet_id, (!known).then_some(code::PACKET_ID_IN_USE), out);
     }
 
     /// Answers a release; `known` if it released something.
     pub(super) fn pubcomp(self, packet_id: u16, known: bool, out: &mut BytesMut) {
-        self.answer_in_code(Answer::Comp, packet_id, (!known).then_some(code::PACKET_ID_NOT_FOUND), out);
+        self.answer_in_code(
+            AckPacketType::Comp,
+            packet_id,
+            (!known).then_some(code::PACKET_ID_NOT_FOUND),
+            out,
+        );
     }
 
-    fn answer_in_code(self, answer: Answer, packet_id: u16, code: Option<u8>, out: &mut BytesMut) {
+    fn answer_in_code(self, answer: AckPacketType, packet_id: u16, code: Option<u8>, out: &mut BytesMut) {
         let id = packet_id.to_be_bytes();
-        match code.filter(|_| self.version == Version::V5) {
+        match code.filter(|_| self.version == ProtocolVersion::V5) {
             Some(code) => out.put_slice(&[answer as u8, 3, id[0], id[1], code]),
             None => out.put_slice(&[answer as u8, 2, id[0], id[1]]),
         }
     }
 
-    fn answer(self, answer: Answer, packet_id: u16, problem: Option<&Problem>, out: &mut BytesMut) {
-        let Some(problem) = problem.filter(|_| self.version == Version::V5) else {
+    fn answer(self, answer: AckPacketType, packet_id: u16, problem: Option<&Problem>, out: &mut BytesMut) {
+        let Some(problem) = problem.filter(|_| self.version == ProtocolVersion::V5) else {
             return self.answer_in_code(answer, packet_id, None, out);
         };
         let id = packet_id.to_be_bytes();
@@ -160,14 +165,14 @@ impl Client {
         let reason = reason.filter(|_| self.wants_reasons);
         let reason = reason.map(|reason| &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)]);
         match self.version {
-            Version::V311 => {
+            ProtocolVersion::V311 => {
                 let status = granted.map(|granted| match granted {
                     Granted::Qos(qos) => v3::SubscribeReturnCode::Success(qos),
                     _ => v3::SubscribeReturnCode::Failure,
                 });
                 v311(v3::Packet::SubscribeAck { packet_id, status: status.collect() }, out)
             }
-            Version::V5 => {
+            ProtocolVersion::V5 => {
                 let status = granted.map(|granted| match granted {
                     Granted::Qos(QoS::AtMostOnce) => SubscribeAckReason::GrantedQos0,
                     Granted::Qos(_) => SubscribeAckReason::GrantedQos1,
@@ -199,7 +204,7 @@ impl Client {
                 false => UnsubscribeAckReason::NoSubscriptionExisted,
             })
             .collect();
-        if self.version == Version::V311 {
+        if self.version == ProtocolVersion::V311 {
             return v311(v3::Packet::UnsubscribeAck { packet_id }, out);
         }
         let ack = v5::UnsubscribeAck { packet_id, properties: Vec::new(), reason_string: None, status };
@@ -209,8 +214,8 @@ impl Client {
     /// Says why the connection ends; 3.1.1 has no word for it.
     pub(super) fn disconnect(self, code: DisconnectReasonCode, out: &mut BytesMut) -> Result<(), Violation> {
         match self.version {
-            Version::V311 => Ok(()),
-            Version::V5 => self.packet_v5(v5::Packet::Disconnect(v5::Disconnect::new(code)), out),
+            ProtocolVersion::V311 => Ok(()),
+            ProtocolVersion::V5 => self.packet_v5(v5::Packet::Disconnect(v5::Disconnect::new(code)), out),
         }
     }
 }
@@ -244,16 +249,16 @@ impl<'a> Outgoing<'a> {
 }
 
 /// Writes a PUBLISH if the client takes one of that size: whether it does.
-pub(super) fn publish(client: Client, outgoing: Outgoing<'_>, out: &mut BytesMut) -> bool {
-    let Client { version, packet_bytes_max, .. } = client;
+pub(super) fn publish(client: ClientCapabilities, outgoing: Outgoing<'_>, out: &mut BytesMut) -> bool {
+    let ClientCapabilities { version, packet_bytes_max, .. } = client;
     let Outgoing { topic, payload, packet_id } = outgoing;
     let bytes_max = PUBLISH_HEAD_BYTES_MAX + topic.len() + payload.len();
     if packet_bytes_max != 0 && bytes_max > packet_bytes_max as usize {
         return false;
     }
     let properties: &[u8] = match version {
-        Version::V311 => &[],
-        Version::V5 => &[0],
+        ProtocolVersion::V311 => &[],
+        ProtocolVersion::V5 => &[0],
     };
     let id_bytes = if packet_id.is_some() { 2 } else { 0 };
     let mut length = 2 + topic.len() + id_bytes + properties.len() + payload.len();
@@ -280,11 +285,11 @@ pub(super) fn pong(out: &mut BytesMut) {
 
 /// Refuses a CONNECT; where 3.1.1 has no code for it, nothing is said.
 pub(super) fn refuse(
-    version: Version,
+    version: ProtocolVersion,
     reason: ConnectAckReason,
     out: &mut BytesMut,
 ) -> Result<(), Violation> {
-    if version == Version::V5 {
+    if version == ProtocolVersion::V5 {
         let ack = v5::ConnectAck { reason_code: reason, ..v5::ConnectAck::default() };
         return v5::Codec::default().encode(ack.into(), out).map_err(|error| not_written(&error));
     }
@@ -332,11 +337,15 @@ mod tests {
 
     use super::*;
 
-    const V5: Client =
-        Client { version: Version::V5, wants_reasons: true, packet_bytes_max: 0, receive_max: 9 };
-    const V311: Client = Client { version: Version::V311, ..V5 };
+    const V5: ClientCapabilities = ClientCapabilities {
+        version: ProtocolVersion::V5,
+        wants_reasons: true,
+        packet_bytes_max: 0,
+        receive_max: 9,
+    };
+    const V311: ClientCapabilities = ClientCapabilities { version: ProtocolVersion::V311, ..V5 };
 
-    fn puback(client: Client, problem: Option<&Problem>) -> BytesMut {
+    fn puback(client: ClientCapabilities, problem: Option<&Problem>) -> BytesMut {
         let mut out = BytesMut::new();
         client.puback(0x102, problem, &mut out);
         out
@@ -378,7 +387,7 @@ mod tests {
         for (client, expect) in [
             (V311, &b"\x50\x02\0\x07\x50\x02\0\x07\x50\x02\0\x07\x70\x02\0\x07\x70\x02\0\x07"[..]),
             (
-                Client { wants_reasons: false, ..V5 },
+                ClientCapabilities { wants_reasons: false, ..V5 },
                 b"\x50\x03\0\x07\x99\x50\x02\0\x07\x50\x03\0\x07\x91\x70\x02\0\x07\x70\x03\0\x07\x92",
             ),
         ] {
@@ -395,7 +404,7 @@ mod tests {
     #[test]
     fn a_connack_tells_what_there_is_and_what_not() {
         let mut out = BytesMut::new();
-        V5.accept(&Terms::default(), &MqttLimits::default(), &mut out).expect("it fits");
+        V5.accept(&ConnectTerms::default(), &MqttLimits::default(), &mut out).expect("it fits");
         let (packet, _) = v5::Codec::default().decode(&mut out).expect("readable").expect("whole");
         let v5::Packet::ConnectAck(ack) = packet else { panic!("{packet:?}") };
         assert_eq!(ack.max_qos, QoS::ExactlyOnce);
@@ -403,7 +412,7 @@ mod tests {
         assert!(!ack.subscription_identifiers_available && !ack.shared_subscription_available);
     }
 
-    fn copy(client: Client, topic: &str, payload: &[u8], out: &mut BytesMut) -> bool {
+    fn copy(client: ClientCapabilities, topic: &str, payload: &[u8], out: &mut BytesMut) -> bool {
         publish(client, Outgoing { topic, payload, packet_id: None }, out)
     }
 
@@ -433,16 +442,19 @@ mod tests {
         let mut out = BytesMut::new();
         assert!(copy(V311, "t", b"1", &mut out));
         assert_eq!(&out[..], b"\x30\x04\0\x01t1");
-        assert!(!copy(Client { packet_bytes_max: 100, ..V5 }, "t", &[b'1'; 100], &mut out));
+        assert!(!copy(ClientCapabilities { packet_bytes_max: 100, ..V5 }, "t", &[b'1'; 100], &mut out));
     }
 
     #[test]
     fn reasons_are_left_out_where_they_are_not_wanted_or_do_not_fit() {
         let problem = Problem::unreadable("x".repeat(80));
-        for client in [Client { wants_reasons: false, ..V5 }, Client { packet_bytes_max: 100, ..V5 }] {
+        for client in [
+            ClientCapabilities { wants_reasons: false, ..V5 },
+            ClientCapabilities { packet_bytes_max: 100, ..V5 },
+        ] {
             assert_eq!(&puback(client, Some(&problem))[..], b"\x40\x03\x01\x02\x99");
         }
-        assert!(puback(Client { packet_bytes_max: 101, ..V5 }, Some(&problem)).len() <= 101);
+        assert!(puback(ClientCapabilities { packet_bytes_max: 101, ..V5 }, Some(&problem)).len() <= 101);
     }
 
     #[test]
@@ -452,11 +464,17 @@ mod tests {
             refuse(version, reason, &mut out).expect("it fits");
             out.to_vec()
         };
-        assert_eq!(refused(Version::V311, ConnectAckReason::UnsupportedProtocolVersion), b"\x20\x02\0\x01");
-        assert_eq!(refused(Version::V311, ConnectAckReason::ServerBusy), b"\x20\x02\0\x03");
-        assert_eq!(refused(Version::V311, ConnectAckReason::BadUserNameOrPassword), b"\x20\x02\0\x04");
-        assert_eq!(refused(Version::V311, ConnectAckReason::NotAuthorized), b"\x20\x02\0\x05");
-        assert_eq!(refused(Version::V311, ConnectAckReason::MalformedPacket), b"");
-        assert_eq!(refused(Version::V5, ConnectAckReason::ServerBusy), b"\x20\x03\0\x89\0");
+        assert_eq!(
+            refused(ProtocolVersion::V311, ConnectAckReason::UnsupportedProtocolVersion),
+            b"\x20\x02\0\x01"
+        );
+        assert_eq!(refused(ProtocolVersion::V311, ConnectAckReason::ServerBusy), b"\x20\x02\0\x03");
+        assert_eq!(
+            refused(ProtocolVersion::V311, ConnectAckReason::BadUserNameOrPassword),
+            b"\x20\x02\0\x04"
+        );
+        assert_eq!(refused(ProtocolVersion::V311, ConnectAckReason::NotAuthorized), b"\x20\x02\0\x05");
+        assert_eq!(refused(ProtocolVersion::V311, ConnectAckReason::MalformedPacket), b"");
+        assert_eq!(refused(ProtocolVersion::V5, ConnectAckReason::ServerBusy), b"\x20\x03\0\x89\0");
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Rights(Arc<Principal>);
 /// What is known of the labels of devices: what is remembered, and what this connection was just
 /// answered.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct KnownLabels<'a> {
     pub(super) labels: &'a Labels,
     pub(super) kinds: &'a KindForms,
     pub(super) answers: &'a [(DeviceId, bool)],
@@ -34,7 +34,7 @@ pub(super) struct Known<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unknown(pub(super) DeviceId);
 
-impl Known<'_> {
+impl KnownLabels<'_> {
     fn has(self, login: u32, device: &DeviceId) -> Option<bool> {
         let answered = self.answers.iter().find(|(of, _)| of == device).map(|(_, has)| *has);
         answered.or_else(|| self.labels.known(login, device))
@@ -82,13 +82,13 @@ impl Rights {
     }
 
     /// Whether the login speaks for this device.
-    pub(super) fn speaks_for(&self, device: &DeviceId, known: Known<'_>) -> Result<bool, Unknown> {
+    pub(super) fn speaks_for(&self, device: &DeviceId, known: KnownLabels<'_>) -> Result<bool, Unknown> {
         self.covers(device.as_str(), known)
     }
 
     /// The device whose label has to be known before it can be said whether something of this
     /// topic, or of this filter, is allowed.
-    pub(super) fn asks_about(&self, topic: &str, known: Known<'_>) -> Option<DeviceId> {
+    pub(super) fn asks_about(&self, topic: &str, known: KnownLabels<'_>) -> Option<DeviceId> {
         match &self.0.login {
             Login::Label { .. } => {
                 let device = known.kinds.device_level(topic).and_then(DeviceId::new)?;
@@ -104,7 +104,7 @@ impl Rights {
         &self,
         topic: &str,
         decoded: Result<Report, Problem>,
-        known: Known<'_>,
+        known: KnownLabels<'_>,
     ) -> Result<Result<Report, Problem>, Unknown> {
         if self.0.login == Login::Admin {
             return Ok(decoded);
@@ -126,7 +126,7 @@ impl Rights {
 
     /// Whether the login may subscribe to what the filter stands for. A wildcard in place of an id
     /// stands for any device.
-    pub(super) fn subscribe(&self, filter: &str, known: Known<'_>) -> Result<bool, Unknown> {
+    pub(super) fn subscribe(&self, filter: &str, known: KnownLabels<'_>) -> Result<bool, Unknown> {
         if self.0.login == Login::Admin {
             return Ok(true);
         }
@@ -136,7 +136,7 @@ impl Rights {
         }
     }
 
-    fn covers(&self, device: &str, known: Known<'_>) -> Result<bool, Unknown> {
+    fn covers(&self, device: &str, known: KnownLabels<'_>) -> Result<bool, Unknown> {
         match &self.0.login {
             Login::Admin => Ok(true),
             Login::Device(own) => Ok(own.as_str() == device),

@@ -21,7 +21,7 @@ use super::ending::{MqttEnding, Violation};
 use super::keep_alive::KeepAlive;
 use super::limits::PACKET_MAX;
 use super::offline_session::{OfflineSession, SessionPermit, SessionState, lasts};
-use super::protocol::Protocol;
+use super::protocol::MqttProtocol;
 use super::rights::Rights;
 use super::sessions::SessionSlot;
 use super::will::{Will, WillOutcome, WillOwner};
@@ -37,7 +37,7 @@ pub(super) struct MqttSession<S> {
     /// Its place among the connections of its login, until it is over.
     pub(super) _of_login: CapacityPermit,
     pub(super) access: Rights,
-    pub(super) protocol: Protocol,
+    pub(super) protocol: MqttProtocol,
     pub(super) will: Option<Box<Will>>,
     /// How long the session outlives the connection, in seconds.
     pub(super) session_expiry_secs: u32,

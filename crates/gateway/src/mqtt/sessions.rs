@@ -24,7 +24,7 @@ use super::offline_session::SessionState;
 
 /// The connections and absent clients by login and client id.
 #[derive(Debug, Default)]
-pub(super) struct Sessions {
+pub(super) struct MqttSessions {
     table: Mutex<MqttSessionTable>,
 }
 
@@ -78,14 +78,14 @@ enum SessionOrder {
 /// A client's place in the table; leaves it when dropped.
 #[derive(Debug)]
 pub(super) struct SessionSlot {
-    sessions: Arc<Sessions>,
+    sessions: Arc<MqttSessions>,
     name: Name,
     number: u64,
     orders: oneshot::Receiver<SessionOrder>,
     order: Option<SessionOrder>,
 }
 
-impl Sessions {
+impl MqttSessions {
     /// A place for a connection of a login that may have so many slots, from before it enters until
     /// it is over. `None` if too many of that login are still ending, or wait for those.
     pub(super) async fn place(&self, login: u32, slots_max: usize) -> Option<CapacityPermit> {
@@ -267,13 +267,13 @@ mod tests {
 
     const MANY: usize = 100;
 
-    async fn entered(sessions: &Arc<Sessions>, login: u32, client_id: &str) -> SessionSlot {
+    async fn entered(sessions: &Arc<MqttSessions>, login: u32, client_id: &str) -> SessionSlot {
         sessions.enter(login, client_id, true, MANY).await.expect("a slot").slot
     }
 
     #[tokio::test]
     async fn a_newcomer_waits_for_the_end_of_the_older_connection() {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(MqttSessions::default());
         let mut first = entered(&sessions, 0, "a").await;
         let newcomer = tokio::spawn({
             let sessions = Arc::clone(&sessions);
@@ -287,7 +287,7 @@ mod tests {
 
     #[tokio::test]
     async fn leaving_late_does_not_remove_the_newcomer() {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(MqttSessions::default());
         let older = sessions.take_slot(0, "a", true, MANY).expect("a slot").0;
         let newer = sessions.take_slot(0, "a", true, MANY).expect("a slot").0;
         drop(older);
@@ -299,7 +299,7 @@ mod tests {
 
     #[tokio::test]
     async fn stopping_ends_all_and_lets_nobody_in() {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(MqttSessions::default());
         let mut slot = entered(&sessions, 0, "a").await;
         sessions.stop();
         assert_eq!(poll_fn(|cx| slot.poll_order(cx)).await, MqttEnding::Stopping);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     async fn handed_over(clean_start: bool) -> Option<SessionState> {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(MqttSessions::default());
         let mut first = entered(&sessions, 0, "a").await;
         let newcomer = tokio::spawn({
             let sessions = Arc::clone(&sessions);
@@ -326,7 +326,7 @@ mod tests {
 
     #[tokio::test]
     async fn logins_do_not_share_client_ids() {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(MqttSessions::default());
         let _one = entered(&sessions, 1, "a").await;
         let (_other, inherited, _) = sessions.take_slot(2, "a", true, MANY).expect("a slot");
         assert!(inherited.is_none());
@@ -334,7 +334,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_of_a_login_leaves_when_it_has_too_many() {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(MqttSessions::default());
         let mut other = entered(&sessions, 2, "x").await;
         let mut slots = Vec::new();
         for client_id in ["a", "b", "a", "c", "d"] {
@@ -358,7 +358,7 @@ mod tests {
         const PLACES: usize = 693;
         const OF_ONE: usize = PLACES - PLACES / 4;
         tokio::time::pause();
-        let sessions = Sessions::default();
+        let sessions = MqttSessions::default();
         let mut of_one = Vec::new();
         while let Some(place) = sessions.place(1, OF_ONE).await {
             of_one.push(place);
@@ -371,7 +371,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_had_to_leave_comes_back_behind_its_own_end() {
-        let sessions = Arc::new(Sessions::default());
+        let sessions = Arc::new(MqttSessions::default());
         let leaving = sessions.take_slot(1, "a", true, 1).expect("a slot").0;
         let _newer = sessions.take_slot(1, "b", true, 1).expect("a slot").0;
         let again = tokio::spawn({

@@ -15,7 +15,7 @@ use super::MqttShared;
 use super::ending::MqttEnding;
 use super::labels::Answer;
 use super::rights::{Rights, Unknown};
-use crate::decode::{Rules, beginning};
+use crate::decode::{DecodeRules, beginning};
 use crate::metrics::ReportSender;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Will {
     ) -> Result<Result<Report, Problem>, NotAccepting> {
         let mut answers: Vec<Answer> = Vec::new();
         loop {
-            let rules = Rules::of(&shared.engine);
+            let rules = DecodeRules::of(&shared.engine);
             let decoded = shared.kinds.publish(&self.topic, &self.payload, self.id.as_deref(), rules);
             match (access.publish(&self.topic, decoded, shared.known(&answers)), access.label()) {
                 (Ok(allowed), _) => return Ok(allowed),

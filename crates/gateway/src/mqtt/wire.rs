@@ -6,7 +6,7 @@
 
 use rmqtt_codec::types::QoS;
 
-use super::Version;
+use super::ProtocolVersion;
 use super::ending::Violation;
 use super::topic_rules;
 
@@ -78,7 +78,7 @@ pub(super) struct Publish<'a> {
 }
 
 /// Reads a PUBLISH; DUP and RETAIN are without effect.
-pub(super) fn publish(version: Version, packet: Packet<'_>) -> Result<Publish<'_>, Violation> {
+pub(super) fn publish(version: ProtocolVersion, packet: Packet<'_>) -> Result<Publish<'_>, Violation> {
     let qos = match packet.first >> 1 & 3 {
         0 => QoS::AtMostOnce,
         1 => QoS::AtLeastOnce,
@@ -89,8 +89,8 @@ pub(super) fn publish(version: Version, packet: Packet<'_>) -> Result<Publish<'_
     let topic = body.text()?;
     let packet_id = if qos == QoS::AtMostOnce { 0 } else { body.packet_id()? };
     let Properties { id, alias } =
-        if version == Version::V5 { publish_properties(&mut body)? } else { Properties::default() };
-    if topic.is_empty() && version == Version::V5 {
+        if version == ProtocolVersion::V5 { publish_properties(&mut body)? } else { Properties::default() };
+    if topic.is_empty() && version == ProtocolVersion::V5 {
         // An empty topic is what an alias stands for; without one it is no topic at all.
         alias.ok_or(Violation::Protocol)?;
     } else if !topic_rules::is_name(topic) {
@@ -100,21 +100,21 @@ pub(super) fn publish(version: Version, packet: Packet<'_>) -> Result<Publish<'_
 }
 
 /// Reads a PUBACK: its packet id. A client that refuses a command will not answer it either.
-pub(super) fn puback(version: Version, packet: Packet<'_>) -> Result<u16, Violation> {
+pub(super) fn puback(version: ProtocolVersion, packet: Packet<'_>) -> Result<u16, Violation> {
     const REASONS: &[u8] = &[0, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99];
     acknowledgement(version, packet, REASONS)
 }
 
 /// Reads a PUBREL: its packet id. A reason only says that the client does not know the id either.
-pub(super) fn pubrel(version: Version, packet: Packet<'_>) -> Result<u16, Violation> {
+pub(super) fn pubrel(version: ProtocolVersion, packet: Packet<'_>) -> Result<u16, Violation> {
     acknowledgement(version, packet, &[0, 0x92])
 }
 
 /// Reads a packet id, and with MQTT 5 one of these reason codes, and properties.
-fn acknowledgement(version: Version, packet: Packet<'_>, reasons: &[u8]) -> Result<u16, Violation> {
+fn acknowledgement(version: ProtocolVersion, packet: Packet<'_>, reasons: &[u8]) -> Result<u16, Violation> {
     let mut body = PacketReader(packet.body);
     let packet_id = body.packet_id()?;
-    if version == Version::V5 && !body.0.is_empty() {
+    if version == ProtocolVersion::V5 && !body.0.is_empty() {
         if !reasons.contains(&body.u8()?) {
             return Err(Violation::Malformed);
         }
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(first(b"\x30\x63"), Err(Violation::PacketTooLarge), "101 bytes with the header");
     }
 
-    fn read(version: Version, first: u8, body: &[u8]) -> Result<Publish<'_>, Violation> {
+    fn read(version: ProtocolVersion, first: u8, body: &[u8]) -> Result<Publish<'_>, Violation> {
         publish(version, Packet { first, body, bytes: body })
     }
 
@@ -300,13 +300,13 @@ mod tests {
             Publish { qos: QoS::AtLeastOnce, packet_id: 0x102, ..plain },
             Publish { qos: QoS::ExactlyOnce, packet_id: 0x102, ..plain },
         );
-        let v311 = |first, body| read(Version::V311, first, body);
+        let v311 = |first, body| read(ProtocolVersion::V311, first, body);
         assert_eq!(v311(0x30, b"\0\x02abxy"), Ok(plain));
         assert_eq!(v311(0x31, b"\0\x02abxy"), Ok(plain), "RETAIN is without effect");
         assert_eq!(v311(0x3a, b"\0\x02ab\x01\x02xy"), Ok(once), "so is DUP");
         assert_eq!(v311(0x34, b"\0\x02ab\x01\x02xy"), Ok(twice));
         assert_eq!(v311(0x30, b"\0\x02ab"), Ok(Publish { payload: b"", ..plain }));
-        let v5 = |first, body| read(Version::V5, first, body);
+        let v5 = |first, body| read(ProtocolVersion::V5, first, body);
         assert_eq!(v5(0x30, b"\0\x02ab\0xy"), Ok(plain));
         let properties =
             b"\0\x02ab\0\x07\x23\x01\x01\x02\0\0\0\x09\x03\0\x01c\x08\0\x01r\x09\0\x01d\x26\0\x01k\0\x01v\x26\0\x02id\0\x02i7xy";
@@ -321,24 +321,24 @@ mod tests {
     #[test]
     fn a_publish_that_breaks_the_rules_says_which() {
         for (version, first, body, expect) in [
-            (Version::V311, 0x36, &b"\0\x02ab\0\x01xy"[..], Violation::Malformed),
-            (Version::V311, 0x34, b"\0\x02ab\0\0xy", Violation::Malformed),
-            (Version::V311, 0x32, b"\0\x02ab\0\0xy", Violation::Malformed),
-            (Version::V311, 0x32, b"\0\x02ab\0", Violation::Malformed),
-            (Version::V311, 0x30, b"\0\x03ab", Violation::Malformed),
-            (Version::V311, 0x30, b"\0\0xy", Violation::TopicInvalid),
-            (Version::V311, 0x30, b"\0\x02a+xy", Violation::TopicInvalid),
-            (Version::V311, 0x30, b"\0\x02#axy", Violation::TopicInvalid),
-            (Version::V311, 0x30, b"\0\x02a\0xy", Violation::Malformed),
-            (Version::V311, 0x30, b"\0\x02a\xffxy", Violation::Malformed),
-            (Version::V5, 0x30, b"\0\x02ab", Violation::Malformed),
-            (Version::V5, 0x30, b"\0\x02ab\x05\x01", Violation::Malformed),
-            (Version::V5, 0x30, b"\0\0\0xy", Violation::Protocol),
-            (Version::V5, 0x30, b"\0\x02ab\x02\x01\x02xy", Violation::Protocol),
-            (Version::V5, 0x30, b"\0\x02ab\x04\x08\0\x01#xy", Violation::Protocol),
-            (Version::V5, 0x30, b"\0\x02ab\x04\x01\x01\x01\x01xy", Violation::Protocol),
-            (Version::V5, 0x30, b"\0\x02ab\x02\x0b\x01xy", Violation::Protocol),
-            (Version::V5, 0x30, b"\0\x02ab\x02\x7e\x01xy", Violation::Malformed),
+            (ProtocolVersion::V311, 0x36, &b"\0\x02ab\0\x01xy"[..], Violation::Malformed),
+            (ProtocolVersion::V311, 0x34, b"\0\x02ab\0\0xy", Violation::Malformed),
+            (ProtocolVersion::V311, 0x32, b"\0\x02ab\0\0xy", Violation::Malformed),
+            (ProtocolVersion::V311, 0x32, b"\0\x02ab\0", Violation::Malformed),
+            (ProtocolVersion::V311, 0x30, b"\0\x03ab", Violation::Malformed),
+            (ProtocolVersion::V311, 0x30, b"\0\0xy", Violation::TopicInvalid),
+            (ProtocolVersion::V311, 0x30, b"\0\x02a+xy", Violation::TopicInvalid),
+            (ProtocolVersion::V311, 0x30, b"\0\x02#axy", Violation::TopicInvalid),
+            (ProtocolVersion::V311, 0x30, b"\0\x02a\0xy", Violation::Malformed),
+            (ProtocolVersion::V311, 0x30, b"\0\x02a\xffxy", Violation::Malformed),
+            (ProtocolVersion::V5, 0x30, b"\0\x02ab", Violation::Malformed),
+            (ProtocolVersion::V5, 0x30, b"\0\x02ab\x05\x01", Violation::Malformed),
+            (ProtocolVersion::V5, 0x30, b"\0\0\0xy", Violation::Protocol),
+            (ProtocolVersion::V5, 0x30, b"\0\x02ab\x02\x01\x02xy", Violation::Protocol),
+            (ProtocolVersion::V5, 0x30, b"\0\x02ab\x04\x08\0\x01#xy", Violation::Protocol),
+            (ProtocolVersion::V5, 0x30, b"\0\x02ab\x04\x01\x01\x01\x01xy", Violation::Protocol),
+            (ProtocolVersion::V5, 0x30, b"\0\x02ab\x02\x0b\x01xy", Violation::Protocol),
+            (ProtocolVersion::V5, 0x30, b"\0\x02ab\x02\x7e\x01xy", Violation::Malformed),
         ] {
             assert_eq!(read(version, first, body), Err(expect), "{first:x} {body:?}");
         }
@@ -347,19 +347,19 @@ mod tests {
     #[test]
     fn a_release_names_its_publish() {
         for (version, body, expect) in [
-            (Version::V311, &b"\x01\x02"[..], Ok(0x102)),
-            (Version::V5, b"\x01\x02", Ok(0x102)),
-            (Version::V5, b"\x01\x02\x92", Ok(0x102)),
-            (Version::V5, b"\x01\x02\0\0", Ok(0x102)),
-            (Version::V5, b"\x01\x02\0\x04\x1f\0\x01r", Ok(0x102)),
-            (Version::V5, b"\x01\x02\0\x07\x26\0\x01k\0\x01v", Ok(0x102)),
-            (Version::V311, b"\x01\x02\0", Err(Violation::Malformed)),
-            (Version::V311, b"\0\0", Err(Violation::Malformed)),
-            (Version::V5, b"\x01", Err(Violation::Malformed)),
-            (Version::V5, b"\x01\x02\x10", Err(Violation::Malformed)),
-            (Version::V5, b"\x01\x02\0\x08\x1f\0\x01r\x1f\0\x01r", Err(Violation::Protocol)),
-            (Version::V5, b"\x01\x02\0\x02\x01\0", Err(Violation::Malformed)),
-            (Version::V5, b"\x01\x02\0\0\0", Err(Violation::Malformed)),
+            (ProtocolVersion::V311, &b"\x01\x02"[..], Ok(0x102)),
+            (ProtocolVersion::V5, b"\x01\x02", Ok(0x102)),
+            (ProtocolVersion::V5, b"\x01\x02\x92", Ok(0x102)),
+            (ProtocolVersion::V5, b"\x01\x02\0\0", Ok(0x102)),
+            (ProtocolVersion::V5, b"\x01\x02\0\x04\x1f\0\x01r", Ok(0x102)),
+            (ProtocolVersion::V5, b"\x01\x02\0\x07\x26\0\x01k\0\x01v", Ok(0x102)),
+            (ProtocolVersion::V311, b"\x01\x02\0", Err(Violation::Malformed)),
+            (ProtocolVersion::V311, b"\0\0", Err(Violation::Malformed)),
+            (ProtocolVersion::V5, b"\x01", Err(Violation::Malformed)),
+            (ProtocolVersion::V5, b"\x01\x02\x10", Err(Violation::Malformed)),
+            (ProtocolVersion::V5, b"\x01\x02\0\x08\x1f\0\x01r\x1f\0\x01r", Err(Violation::Protocol)),
+            (ProtocolVersion::V5, b"\x01\x02\0\x02\x01\0", Err(Violation::Malformed)),
+            (ProtocolVersion::V5, b"\x01\x02\0\0\0", Err(Violation::Malformed)),
         ] {
             let released = pubrel(version, Packet { first: PUBREL_FIRST, body, bytes: body });
             assert_eq!(released, expect, "{version:?} {body:x?}");
@@ -369,11 +369,11 @@ mod tests {
     #[test]
     fn a_puback_may_refuse_with_mqtt_5() {
         for (version, body, expect) in [
-            (Version::V311, &b"\x01\x02"[..], Ok(0x102)),
-            (Version::V5, b"\x01\x02\x83\0", Ok(0x102)),
-            (Version::V311, b"\x01\x02\x83", Err(Violation::Malformed)),
-            (Version::V5, b"\x01\x02\x92", Err(Violation::Malformed)),
-            (Version::V5, b"\0\0", Err(Violation::Malformed)),
+            (ProtocolVersion::V311, &b"\x01\x02"[..], Ok(0x102)),
+            (ProtocolVersion::V5, b"\x01\x02\x83\0", Ok(0x102)),
+            (ProtocolVersion::V311, b"\x01\x02\x83", Err(Violation::Malformed)),
+            (ProtocolVersion::V5, b"\x01\x02\x92", Err(Violation::Malformed)),
+            (ProtocolVersion::V5, b"\0\0", Err(Violation::Malformed)),
         ] {
             let acknowledged = puback(version, Packet { first: PUBACK_FIRST, body, bytes: body });
             assert_eq!(acknowledged, expect, "{version:?} {body:x?}");
@@ -384,7 +384,7 @@ mod tests {
         #[test]
         fn no_bytes_make_reading_panic(bytes: Vec<u8>, first: u8) {
             let _ = packet(&bytes, 64);
-            for version in [Version::V311, Version::V5] {
+            for version in [ProtocolVersion::V311, ProtocolVersion::V5] {
                 let _ = read(version, first, &bytes);
                 let _ = puback(version, Packet { first: PUBACK_FIRST, body: &bytes, bytes: &bytes });
                 let _ = pubrel(version, Packet { first, body: &bytes, bytes: &bytes });

@@ -4,7 +4,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use gateway::amqp::{AmqpConsumer, AmqpLimits, AmqpUrl, QueueName, Source};
+use gateway::amqp::{AmqpConsumer, AmqpLimits, AmqpQueueName, AmqpSource, AmqpUrl};
 use prometheus_client::registry::Registry;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
@@ -34,9 +34,9 @@ impl Consumer {
     /// One that waits so long for a broker to let it consume.
     async fn hanging_up_after(connect_timeout: Duration) -> Self {
         let (rig, broker) = (Rig::start().await, Broker::listen().await);
-        let source = Source {
+        let source = AmqpSource {
             url: AmqpUrl::parse(&broker.url()).expect("a URL"),
-            queue: QueueName::new("q").expect("a name"),
+            queue: AmqpQueueName::new("q").expect("a name"),
             prefetch: NonZeroU16::MAX,
         };
         let shorter = AmqpLimits {

@@ -17,7 +17,7 @@ use base::Problem;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::metrics::Counted;
 use net::shares::Taken;
 use prost::Message;
@@ -25,14 +25,14 @@ use tokio::task::consume_budget;
 use tonic::Status;
 
 use super::calls::CoordinationCalls;
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::pipelined_answer::Answer;
 use crate::proto::pipelined_call::Request;
 use crate::proto::{CallRefusal, PipelineRequest, PipelineResponse, PipelinedAnswer, PipelinedCall};
 use crate::receiving::CallMessages;
 use crate::sent_ahead::SentAhead;
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 
 /// Calls of one pipeline that are under way.
 const CALLS_MAX: usize = 1_024;
@@ -56,7 +56,7 @@ struct PipelineCaller {
     calls: CoordinationCalls,
     admitted: Admitted,
     peer: SocketAddr,
-    metrics: Metrics,
+    metrics: CallMetrics,
 }
 
 /// A pipeline: a stream of answers, those together that are there together.
@@ -75,7 +75,7 @@ pub(super) struct Pipeline {
     calls_max: usize,
     memory: SentAhead,
     /// Of the latest message, if it is large.
-    held: Option<Reservation>,
+    held: Option<MemoryReservation>,
     /// No more calls are read; this is how the stream ends.
     over: Option<Result<(), Status>>,
     /// Its place among all pipelines.
@@ -88,8 +88,8 @@ impl Pipeline {
         (admitted, peer): (Admitted, SocketAddr),
         memory: SentAhead,
         requests: CallMessages<PipelineRequest>,
-        mut stop: Stop,
-        (place, metrics): (Taken, &Metrics),
+        mut stop: StopSignal,
+        (place, metrics): (Taken, &CallMetrics),
     ) -> Self {
         let calls_max = admitted.calls_in_flight_max().map_or(CALLS_MAX, |most| most.min(CALLS_MAX));
         Self {

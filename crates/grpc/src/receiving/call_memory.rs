@@ -8,15 +8,15 @@
 use std::cell::Cell;
 
 use net::detach::Detaching;
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task_local;
 
-use super::{Place, PlaceFrom};
+use super::{MessagePlace, PlaceFrom};
 
 task_local! {
     /// Of the budget, and of the share of the connection.
-    static HELD: Cell<Option<(Reservation, OwnedSemaphorePermit)>>;
+    static HELD: Cell<Option<(MemoryReservation, OwnedSemaphorePermit)>>;
 }
 
 /// The outcome of a call, which has the memory of its only message meanwhile.
@@ -33,8 +33,8 @@ pub(super) async fn while_called<F: Future>(call: F) -> F::Output {
 
 /// The message is all there: the call that runs has its memory from here on. From what that is
 /// taken.
-pub(super) fn hand_over(place: Place) -> PlaceFrom {
-    let Place { from, memory, permits, .. } = place;
+pub(super) fn hand_over(place: MessagePlace) -> PlaceFrom {
+    let MessagePlace { from, memory, permits, .. } = place;
     // Outside of a call nothing is kept.
     let _no_call = HELD.try_with(|held| held.set(Some((memory, permits))));
     from

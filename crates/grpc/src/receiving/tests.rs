@@ -53,11 +53,11 @@ const LARGE_MAX: usize = PART_BYTES / LARGE;
 const LARGE_OF_SENDER_MAX: usize = SENDER_BYTES / LARGE;
 const LARGE_OF_CONNECTION_MAX: usize = CONNECTION_BYTES / LARGE;
 
-fn places() -> Places {
-    Places::new(&MemoryBudget::default(), &Metrics::default())
+fn places() -> MessagePlaces {
+    MessagePlaces::new(&MemoryBudget::default(), &CallMetrics::default())
 }
 
-impl Places {
+impl MessagePlaces {
     /// How much of the budget messages have, in bytes.
     fn held(&self) -> usize {
         PART_BYTES - self.memory.free_bytes()

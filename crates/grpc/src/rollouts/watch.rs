@@ -17,7 +17,7 @@ use tonic::Status;
 use super::{known, shape};
 use crate::proto;
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 
 /// Least time from one look at a rollout to the next: many devices may answer in that time.
@@ -30,7 +30,7 @@ pub(super) struct RolloutWatch {
     engine: Engine,
     changes: RolloutChanges,
     reads: StoreReads,
-    stop: Stop,
+    stop: StopSignal,
     told: Option<proto::Rollout>,
     looked_at: Option<Instant>,
     /// Held as long as it lasts.
@@ -43,7 +43,7 @@ impl RolloutWatch {
         sender: &SenderKey,
         engine: &Engine,
         reads: &StoreReads,
-        stop: &Stop,
+        stop: &StopSignal,
     ) -> Self {
         Self {
             id,

@@ -12,7 +12,7 @@ use crate::proto::{AppendRequest, AppendResponse, NewStreamMessage, append_respo
 use crate::receiving::CallMessages;
 use crate::sent_ahead::{BatchesInFlight, SentAhead};
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 
 /// What a header takes beside its letters, in bytes: two texts, in a map that may be half empty.
 const HEADER_BYTES: usize = 4 * size_of::<String>();
@@ -24,7 +24,7 @@ pub(super) struct Appending {
     caller: Admitted,
     batches: CallMessages<AppendRequest>,
     streams: engine::Streams,
-    stop: Stop,
+    stop: StopSignal,
     /// That of the batch before.
     stream: Option<StreamName>,
     /// Batches of that stream that are not answered.
@@ -39,7 +39,7 @@ impl Appending {
         caller: Admitted,
         batches: CallMessages<AppendRequest>,
         (streams, memory): (engine::Streams, SentAhead),
-        stop: Stop,
+        stop: StopSignal,
     ) -> Self {
         Self {
             caller,

@@ -6,7 +6,7 @@ use base::Problem;
 use base::limits::{MESSAGE_PAYLOAD_BYTES_MAX, SEGMENTS_PER_READ_MAX};
 use engine::streams::{OwnedMessage, StreamName, StreamPage, StreamRead, SubscriptionHold, is_label};
 use futures_util::{Stream, stream};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::metrics::Counted;
 use net::shares::{SenderKey, Taken};
 use tonic::Status;
@@ -15,7 +15,7 @@ use crate::answers_in_flight::AnswersInFlight;
 use crate::proto::stream_message::Payload;
 use crate::proto::{ReadRequest, ReadResponse, StreamMessage};
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 use crate::time::{moment, read_moment};
 
@@ -36,7 +36,7 @@ pub(super) struct StreamPager {
     pub(super) follows: bool,
     pub(super) sender: SenderKey,
     pub(super) reads: StoreReads,
-    pub(super) stop: Stop,
+    pub(super) stop: StopSignal,
     pub(super) is_at_end: bool,
     /// Has the memory of pages until the connection has sent them.
     pub(super) in_flight: AnswersInFlight,
@@ -95,7 +95,7 @@ impl StreamPager {
 
     /// Reads on, once there may be something: a page, and its memory. A reader has its place
     /// already, so it waits for its turn however many read.
-    async fn look(&mut self) -> Result<Option<(StreamPage, Reservation)>, Problem> {
+    async fn look(&mut self) -> Result<Option<(StreamPage, MemoryReservation)>, Problem> {
         if self.is_at_end {
             if !self.follows {
                 return Ok(None);

@@ -21,7 +21,7 @@ use tonic::Status;
 use super::shape;
 use crate::proto::{self, run_task_response::Told};
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
 
 /// Least time from one look at a task to the next: many devices may answer in that time.
@@ -36,7 +36,7 @@ pub(super) struct TaskRun {
     engine: Engine,
     follower: Follower,
     reads: StoreReads,
-    stop: Stop,
+    stop: StopSignal,
     /// What the caller has not taken yet.
     untold: VecDeque<Told>,
     /// The number of the last result that was read.
@@ -65,7 +65,7 @@ impl TaskRun {
         sender: &SenderKey,
         engine: &Engine,
         reads: &StoreReads,
-        stop: &Stop,
+        stop: &StopSignal,
     ) -> Self {
         let feed = FollowedFeed::TaskResults(task.task.incarnation);
         follower.follow_instead(Followed { feed, device: None });

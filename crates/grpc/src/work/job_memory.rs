@@ -4,7 +4,7 @@ use std::future::pending;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use net::shares::SenderKey;
 
 use crate::answer_memory::AnswerMemory;
@@ -17,8 +17,8 @@ const ROOM_BYTES: usize = 2 * 1_024 * 1_024;
 pub(super) struct JobMemory {
     memory: AnswerMemory,
     sender: SenderKey,
-    waiting: Option<BoxFuture<'static, Reservation>>,
-    found: Option<Reservation>,
+    waiting: Option<BoxFuture<'static, MemoryReservation>>,
+    found: Option<MemoryReservation>,
 }
 
 impl JobMemory {
@@ -27,7 +27,7 @@ impl JobMemory {
     }
 
     /// Room for an answer; where there is none, it is waited for.
-    pub(super) fn try_take(&mut self, bytes: usize) -> Option<Reservation> {
+    pub(super) fn try_take(&mut self, bytes: usize) -> Option<MemoryReservation> {
         let taken = self.memory.try_take(&self.sender, bytes);
         if taken.is_none() && self.waiting.is_none() {
             let (memory, sender) = (self.memory.clone(), self.sender.clone());
@@ -48,7 +48,7 @@ impl JobMemory {
     }
 
     /// Room that was waited for, for the next jobs.
-    pub(super) fn found(&mut self) -> Option<Reservation> {
+    pub(super) fn found(&mut self) -> Option<MemoryReservation> {
         self.found.take()
     }
 

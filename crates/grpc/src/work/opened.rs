@@ -13,12 +13,12 @@ use crate::proto::work_request::Open;
 
 /// The queues of a stream, and for how long it reserves their jobs.
 #[derive(Clone, Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedWork {
     pub(super) queues: Arc<[QueueName]>,
     pub(super) ttr: Duration,
 }
 
-impl Opened {
+impl OpenedWork {
     /// Reads what the stream is for; the caller has to be allowed to work there.
     pub(super) fn read(open: &Open, caller: &Admitted) -> Result<Self, Problem> {
         caller.may(RequestedAction::Work { namespace: &open.namespace })?;

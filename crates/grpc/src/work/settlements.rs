@@ -7,7 +7,7 @@ use base::limits::JOBS_PER_CALL_MAX;
 use engine::queues::{Queues, ReservationToken, Retry};
 use futures_util::{StreamExt, stream};
 
-use super::opened::Opened;
+use super::opened::OpenedWork;
 use crate::proto::WorkRequest;
 use crate::proto::work_request::{Acks, Extension, Release};
 use crate::proto::work_response::Refusal;
@@ -48,7 +48,7 @@ enum What {
 
 /// What came of it.
 #[derive(Debug, Default)]
-pub(super) struct Settled {
+pub(super) struct SettlementResult {
     pub(super) acked: u64,
     pub(super) refused: Vec<Refusal>,
 }
@@ -58,7 +58,7 @@ impl Settlements {
     ///
     /// # Errors
     /// When it names a queue that is none of the stream's, or says too much.
-    pub(super) fn gather(&mut self, message: WorkRequest, opened: &Opened) -> Result<(), Problem> {
+    pub(super) fn gather(&mut self, message: WorkRequest, opened: &OpenedWork) -> Result<(), Problem> {
         let WorkRequest { acks, releases, extensions, .. } = message;
         let acked: usize = acks.iter().map(|acks| acks.reservations.len()).sum();
         let count = acked + releases.len() + extensions.len();
@@ -81,7 +81,7 @@ impl Settlements {
         Ok(())
     }
 
-    fn gather_acks(&mut self, acks: Acks, opened: &Opened) -> Result<(), Problem> {
+    fn gather_acks(&mut self, acks: Acks, opened: &OpenedWork) -> Result<(), Problem> {
         let place = opened.place(&acks.queue)?;
         self.acks.resize_with(opened.queues.len(), Vec::new);
         self.count += acks.reservations.len();
@@ -117,8 +117,12 @@ impl Settlements {
     ///
     /// # Errors
     /// When the server is not accepting.
-    pub(super) async fn settle(self, queues: Queues, opened: Opened) -> Result<Settled, Problem> {
-        let mut settled = Settled { acked: 0, refused: self.refused };
+    pub(super) async fn settle(
+        self,
+        queues: Queues,
+        opened: OpenedWork,
+    ) -> Result<SettlementResult, Problem> {
+        let mut settled = SettlementResult { acked: 0, refused: self.refused };
         for (place, acks) in self.acks.into_iter().enumerate() {
             settled.ack(&queues, &opened, place, acks).await?;
         }
@@ -131,11 +135,11 @@ impl Settlements {
     }
 }
 
-impl Settled {
+impl SettlementResult {
     async fn ack(
         &mut self,
         queues: &Queues,
-        opened: &Opened,
+        opened: &OpenedWork,
         place: usize,
         mut tokens: Vec<ReservationToken>,
     ) -> Result<(), Problem> {
@@ -163,7 +167,7 @@ impl Settled {
 }
 
 impl Single {
-    async fn ask(self, queues: &Queues, opened: &Opened) -> (ReservationToken, Result<(), Problem>) {
+    async fn ask(self, queues: &Queues, opened: &OpenedWork) -> (ReservationToken, Result<(), Problem>) {
         let Self { queue, token, what } = self;
         let queue = &opened.queues[queue];
         let asked = match what {

@@ -10,26 +10,26 @@ use engine::queues::{Consumed, FollowedControl, HandOver, Payload, Queues, Want}
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use net::memory_budget::Reservation;
+use net::memory_budget::MemoryReservation;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 use tracing::debug;
 
-use super::Answer;
+use super::WorkAnswer;
 use super::job_memory::JobMemory;
-use super::opened::Opened;
-use super::settlements::{Settled, Settlements};
+use super::opened::OpenedWork;
+use super::settlements::{SettlementResult, Settlements};
 use crate::answer_memory::SMALL_ANSWER_BYTES;
 use crate::coordination::control_shown;
-use crate::metrics::Metrics;
+use crate::metrics::CallMetrics;
 use crate::proto::work_response::Refusal;
 use crate::proto::{Job, QueueControl, WorkRequest, WorkResponse};
 use crate::receiving::CallMessages;
 use crate::shape;
 use crate::status::status;
-use crate::stopping::Stop;
+use crate::stopping::StopSignal;
 
 /// Questions for jobs that are under way: one more than is needed while the other's answer is being
 /// made durable.
@@ -51,7 +51,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The most that one question has leased, what came of it, and the room that was waited for.
-type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>, Option<Reservation>);
+type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>, Option<MemoryReservation>);
 
 /// Drives a stream to its end.
 pub(super) async fn drive(
@@ -59,9 +59,9 @@ pub(super) async fn drive(
     caller: &Admitted,
     memory: JobMemory,
     mut requests: CallMessages<WorkRequest>,
-    answers: mpsc::Sender<Result<Answer, Status>>,
-    mut stop: Stop,
-    metrics: Metrics,
+    answers: mpsc::Sender<Result<WorkAnswer, Status>>,
+    mut stop: StopSignal,
+    metrics: CallMetrics,
 ) {
     let first = tokio::select! {
         first = requests.message() => first,
@@ -91,12 +91,12 @@ fn open(
     caller: &Admitted,
     memory: JobMemory,
     mut first: WorkRequest,
-    metrics: Metrics,
+    metrics: CallMetrics,
 ) -> Result<Work, Problem> {
     let open = first.open.take();
     let open =
         open.ok_or_else(|| Problem::not_allowed("missing_field", "the first message has to have open"))?;
-    let opened = Opened::read(&open, caller)?;
+    let opened = OpenedWork::read(&open, caller)?;
     let control = opened.queues.first().map(|first| queues.follow_control(first));
     let current = control.as_ref().and_then(FollowedControl::current);
     let updates = WorkUpdates {
@@ -126,11 +126,11 @@ fn open(
 
 /// A stream that was opened.
 struct Work {
-    opened: Opened,
+    opened: OpenedWork,
     /// What the workers of the first queue are to do.
     control: Option<FollowedControl>,
     queues: Queues,
-    metrics: Metrics,
+    metrics: CallMetrics,
     /// Jobs that may be sent yet.
     credits: u32,
     /// How many of them questions under way may use up.
@@ -139,9 +139,9 @@ struct Work {
     jobs_max: usize,
     memory: JobMemory,
     leasing: FuturesUnordered<BoxFuture<'static, Leased>>,
-    ready: VecDeque<Answer>,
+    ready: VecDeque<WorkAnswer>,
     settlements: Settlements,
-    settling: FuturesUnordered<BoxFuture<'static, Result<Settled, Problem>>>,
+    settling: FuturesUnordered<BoxFuture<'static, Result<SettlementResult, Problem>>>,
     updates: WorkUpdates,
     /// The worker's side is open.
     reading: bool,
@@ -176,8 +176,8 @@ impl Work {
     async fn go_on(
         &mut self,
         requests: &mut CallMessages<WorkRequest>,
-        answers: &mpsc::Sender<Result<Answer, Status>>,
-        stop: &mut Stop,
+        answers: &mpsc::Sender<Result<WorkAnswer, Status>>,
+        stop: &mut StopSignal,
     ) -> Result<(), Status> {
         loop {
             self.ask();
@@ -195,7 +195,7 @@ impl Work {
                 message = requests.message(), if reads => self.hear(message, requests)?,
                 Some(leased) = self.leasing.next() => self.leased(leased).map_err(|problem| status(&problem))?,
                 Some(settled) = self.settling.next() => {
-                    let Settled { acked, refused } = settled.map_err(|problem| status(&problem))?;
+                    let SettlementResult { acked, refused } = settled.map_err(|problem| status(&problem))?;
                     self.metrics.work_acks.inc_by(acked);
                     self.updates.acked += acked;
                     self.updates.refused.extend(refused);
@@ -333,22 +333,27 @@ impl Work {
             }
             self.credits -= count as u32;
             let hand_over = Some(hand_over.split_first(count));
-            self.ready.push_back(Answer { response, hand_over, held });
+            self.ready.push_back(WorkAnswer { response, hand_over, held });
         }
         Ok(())
     }
 
-    fn next_answer(&mut self) -> Answer {
+    fn next_answer(&mut self) -> WorkAnswer {
         let (jobs, hand_over, held) = match self.ready.pop_front() {
-            Some(Answer { response, hand_over, held }) => (response.jobs, hand_over, held),
+            Some(WorkAnswer { response, hand_over, held }) => (response.jobs, hand_over, held),
             None => (Vec::new(), None, None),
         };
-        Answer { response: self.updates.tell(jobs), hand_over, held }
+        WorkAnswer { response: self.updates.tell(jobs), hand_over, held }
     }
 }
 
 /// Leases jobs, and waits for some.
-async fn lease(queues: Queues, opened: Opened, want: Want, mut room: Option<Reservation>) -> Leased {
+async fn lease(
+    queues: Queues,
+    opened: OpenedWork,
+    want: Want,
+    mut room: Option<MemoryReservation>,
+) -> Leased {
     let began = Instant::now();
     let leased = queues.consume(&opened.queues, want).await;
     let is_empty = leased.as_ref().is_ok_and(|(jobs, _)| jobs.is_empty());

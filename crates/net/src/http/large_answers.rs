@@ -23,7 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::answer_pace::{AnswerInFlight, AnswerPace, LastRefusal};
-use crate::memory_budget::{MemoryBudget, MemoryPart, Purpose, Reservation, UntilSent};
+use crate::memory_budget::{MemoryBudget, MemoryPart, MemoryReservation, Purpose, UntilSent};
 use crate::pace::TAKING;
 use crate::problem;
 use crate::shares::SenderKey;
@@ -153,11 +153,11 @@ impl LargeAnswers {
 struct LargeAnswerMemory {
     held: Gauge,
     bytes: usize,
-    _reservation: Arc<Reservation>,
+    _reservation: Arc<MemoryReservation>,
 }
 
 impl LargeAnswerMemory {
-    fn new(held: &Gauge, reservation: Arc<Reservation>, bytes: usize) -> Self {
+    fn new(held: &Gauge, reservation: Arc<MemoryReservation>, bytes: usize) -> Self {
         held.inc_by(bytes as i64);
         Self { held: held.clone(), bytes, _reservation: reservation }
     }
@@ -211,7 +211,7 @@ impl<T: Unpin> HttpBody for AnswerPieces<T> {
         }
         let bytes = self.rest.len().min(PIECE_BYTES);
         let (memory, in_flight) = (self.frame_memory.clone(), self.in_flight.clone());
-        let piece = Piece { bytes: self.rest.split_to(bytes), in_flight, _memory: memory };
+        let piece = CountedPiece { bytes: self.rest.split_to(bytes), in_flight, _memory: memory };
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
     }
 
@@ -232,13 +232,13 @@ impl<T: Unpin> HttpBody for AnswerPieces<T> {
 }
 
 /// A piece that a connection has; its memory is counted until the connection has sent it.
-struct Piece {
+struct CountedPiece {
     bytes: Bytes,
     in_flight: Option<Arc<AnswerInFlight>>,
     _memory: Option<Arc<LargeAnswerMemory>>,
 }
 
-impl Drop for Piece {
+impl Drop for CountedPiece {
     fn drop(&mut self) {
         if let Some(in_flight) = &self.in_flight {
             in_flight.takes(self.bytes.len());
@@ -246,7 +246,7 @@ impl Drop for Piece {
     }
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for CountedPiece {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

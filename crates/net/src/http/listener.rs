@@ -116,12 +116,12 @@ where
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
         http.max_header_size(HEAD_BYTES_MAX).max_buf_size(READ_BYTES_MAX);
-        arrivals.run(Http { app, busy, web, answers, http, stop: stop.clone() }, stop).await;
+        arrivals.run(HttpProtocol { app, busy, web, answers, http, stop: stop.clone() }, stop).await;
     }
 }
 
 /// Speaks HTTP/1.1.
-struct Http<A> {
+struct HttpProtocol<A> {
     app: A,
     busy: Router,
     web: WebAccess,
@@ -130,7 +130,7 @@ struct Http<A> {
     stop: watch::Receiver<bool>,
 }
 
-impl<A> Protocol for Http<A>
+impl<A> Protocol for HttpProtocol<A>
 where
     A: Service<Request, Response = Response, Error = Infallible, Future: Send>
         + Clone
@@ -176,7 +176,7 @@ where
     }
 }
 
-impl<A> Http<A> {
+impl<A> HttpProtocol<A> {
     /// What `app` answers, unless a foreign web page asks.
     fn answered<S>(&self, app: S, request: Request) -> Answering<S::Future>
     where

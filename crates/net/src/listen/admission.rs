@@ -2,8 +2,8 @@
 //!
 //! So half-open, trickling and idle connections stay only while there is room. A connection that
 //! makes progress keeps its place; when all do, the listener decides what happens to the new one.
-//! An address (see [`Source`]) has a share of the places. Above its share its connections are
-//! closed first, and for an address below its share even those that make progress.
+//! An address (see [`SourceNetwork`]) has a share of the places. Above its share its connections
+//! are closed first, and for an address below its share even those that make progress.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -66,7 +66,7 @@ pub struct ConnectionPool {
 #[derive(Debug, Default)]
 struct PoolTable {
     states: HashMap<u64, Arc<ConnectionState>>,
-    by_source: HashMap<Source, usize>,
+    by_source: HashMap<SourceNetwork, usize>,
     entered: u64,
     /// From when on the next newcomer of an address at its share may wait.
     next_standstill: Option<Instant>,
@@ -74,7 +74,7 @@ struct PoolTable {
 
 /// Where connections come from: an address, or the IPv6 network of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Source(IpAddr);
+struct SourceNetwork(IpAddr);
 
 /// What a connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +225,7 @@ impl ConnectionPool {
         let mut table = locked(&self.table);
         table.entered += 1;
         let number = table.entered;
-        *table.by_source.entry(Source::of(peer)).or_default() += 1;
+        *table.by_source.entry(SourceNetwork::of(peer)).or_default() += 1;
         table.states.insert(number, Arc::clone(&state));
         PooledConnection { pool: Arc::clone(self), number, state, place: Some(place) }
     }
@@ -262,11 +262,11 @@ impl ConnectionPool {
 impl PoolTable {
     /// How many places the address of this peer has.
     fn has(&self, peer: SocketAddr) -> usize {
-        self.by_source.get(&Source::of(peer)).copied().unwrap_or(0)
+        self.by_source.get(&SourceNetwork::of(peer)).copied().unwrap_or(0)
     }
 }
 
-impl Source {
+impl SourceNetwork {
     fn of(peer: SocketAddr) -> Self {
         Self(address::sender(peer.ip()))
     }
@@ -424,7 +424,7 @@ impl Drop for PooledConnection {
     fn drop(&mut self) {
         let mut table = locked(&self.pool.table);
         table.states.remove(&self.number);
-        let source = Source::of(self.state.peer);
+        let source = SourceNetwork::of(self.state.peer);
         if let Some(states) = table.by_source.get_mut(&source) {
             *states -= 1;
             if *states == 0 {

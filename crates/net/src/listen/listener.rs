@@ -70,7 +70,7 @@ pub struct Listener {
     connections_max: usize,
     tls: Option<ListenerTls>,
     files: OpenFiles,
-    metrics: Arc<Metrics>,
+    metrics: Arc<ListenerMetrics>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ struct ListenerTls {
 }
 
 #[derive(Debug)]
-struct Metrics {
+struct ListenerMetrics {
     connections: Gauge,
     connects: LabelCounter,
     accept_errors: Counter,
@@ -92,7 +92,7 @@ impl Listener {
     /// So many connections at a time; `name` is what the metrics call it, such as "grpc".
     #[must_use]
     pub fn new(listener: TcpListener, name: &'static str, connections_max: usize) -> Self {
-        let metrics = Metrics {
+        let metrics = ListenerMetrics {
             connections: Gauge::default(),
             connects: LabelCounter::new("result"),
             accept_errors: Counter::default(),
@@ -132,7 +132,7 @@ impl Listener {
 
     /// Puts its metrics into the registry.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        let Metrics { connections, connects, accept_errors, evicted, handshakes } = &*self.metrics;
+        let ListenerMetrics { connections, connects, accept_errors, evicted, handshakes } = &*self.metrics;
         let name = self.name;
         registry.register(format!("fieldpost_{name}_connections"), "Connections now", connections.clone());
         let help =
@@ -287,7 +287,7 @@ impl AdmissionControl {
 struct AcceptedConnection<P> {
     admission: Admission,
     speaker: Arc<P>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<ListenerMetrics>,
 }
 
 impl<P: Protocol> AcceptedConnection<P> {
@@ -393,7 +393,7 @@ mod tests {
 
     async fn serve(
         connections_max: usize,
-    ) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>, Arc<Metrics>) {
+    ) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>, Arc<ListenerMetrics>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let stop = watch::Sender::new(false);

@@ -9,7 +9,7 @@ const HEADERS_MAX: usize = 100;
 
 /// An answer of which the head was read.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Response {
+pub struct ResponseHead {
     /// The status code.
     pub status: u16,
     /// `Retry-After`, of an answer that may ask for patience: 429 and 503.
@@ -47,7 +47,7 @@ pub enum Malformed {
     Chunk,
 }
 
-impl Response {
+impl ResponseHead {
     /// The head at the beginning of `input` and how long it is, once all of it is there.
     pub(super) fn parse(input: &[u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let mut headers = [EMPTY_HEADER; HEADERS_MAX];
@@ -56,7 +56,7 @@ impl Response {
             return Ok(None);
         };
         let (status, minor) = (response.code.unwrap_or(0), response.version.unwrap_or(0));
-        let fields = Fields::of(response.headers)?;
+        let fields = HeaderFields::of(response.headers)?;
         let has_patience = matches!(status, 429 | 503);
         let rest = fields.rest(status, minor)?;
         let parsed = Self {
@@ -88,7 +88,7 @@ impl Response {
 
 /// The header fields that matter.
 #[derive(Default)]
-struct Fields<'a> {
+struct HeaderFields<'a> {
     length: Option<u64>,
     /// Whether the last coding is chunked, if there is any.
     chunked: Option<bool>,
@@ -98,7 +98,7 @@ struct Fields<'a> {
     retry_after: Option<&'a str>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> HeaderFields<'a> {
     fn of(headers: &[Header<'a>]) -> Result<Self, Malformed> {
         let mut fields = Self::default();
         for Header { name, value } in headers {

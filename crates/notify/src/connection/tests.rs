@@ -26,7 +26,7 @@ async fn post(pieces: Vec<Vec<u8>>, closes: bool) -> Outcome {
             let _over = gone.await;
         }
     });
-    let mut connection = Connection::new(Box::new(near));
+    let mut connection = ReceiverConnection::new(Box::new(near));
     assert!(connection.is_usable().await);
     let outcome = match connection.post(b"HEAD", b"BODY").await {
         Ok(response) => {
@@ -101,7 +101,7 @@ async fn the_rest_of_an_answer_is_not_waited_for_where_its_connection_cannot_be_
     ] {
         let (near, mut far) = tokio::io::duplex(1_024);
         far.write_all(head.as_bytes()).await.expect("there is room");
-        let mut connection = Connection::new(Box::new(near));
+        let mut connection = ReceiverConnection::new(Box::new(near));
         let response = connection.post(b"HEAD", b"BODY").await.expect("an answer");
         let mut start = AnswerStart::of(64, false);
         tokio::select! {
@@ -157,7 +157,7 @@ async fn what_is_no_answer_breaks_the_connection() {
 fn what_a_receiver_asks_for_is_read() {
     let parse = |fields: &str, status| {
         let head = format!("HTTP/1.1 {status} x\r\n{fields}\r\n\r\n");
-        let (response, bytes) = Response::parse(head.as_bytes()).expect("an answer").expect("whole");
+        let (response, bytes) = ResponseHead::parse(head.as_bytes()).expect("an answer").expect("whole");
         assert_eq!(bytes, head.len());
         (response.retry_after.map(String::from), response.keeps.map(|keeps| keeps.as_secs()))
     };

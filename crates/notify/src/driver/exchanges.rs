@@ -16,10 +16,10 @@ use engine::{AttemptDue, AttemptEnd, Engine};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 
-use crate::lanes::Lease;
+use crate::lanes::LaneLease;
 
 /// A lease, and what it gave.
-type Leased = (Lease, Vec<AttemptDue>);
+type Leased = (LaneLease, Vec<AttemptDue>);
 
 /// An exchange with a partition.
 type UnderWay = Pin<Box<dyn Future<Output = (PartitionId, Vec<Leased>)> + Send>>;
@@ -37,7 +37,7 @@ pub(super) struct Exchanges {
 #[derive(Default)]
 struct Gathered {
     ended: Vec<(Reservation, AttemptEnd)>,
-    leases: Vec<Lease>,
+    leases: Vec<LaneLease>,
     /// It is among those to start, or an exchange is under way.
     is_busy: bool,
 }
@@ -60,7 +60,7 @@ impl Exchanges {
     }
 
     /// A lease is wanted.
-    pub(super) fn lease(&mut self, lease: Lease) {
+    pub(super) fn lease(&mut self, lease: LaneLease) {
         self.gather(lease.partition).leases.push(lease);
     }
 

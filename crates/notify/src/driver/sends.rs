@@ -16,7 +16,7 @@ use crate::lanes::ClientStatus;
 use crate::sender::Sender;
 
 /// What every task needs.
-pub(super) struct Shared {
+pub(super) struct SendContext {
     pub(super) engine: Engine,
     pub(super) sender: Arc<Sender>,
     pub(super) timeout: Duration,
@@ -34,8 +34,8 @@ pub(super) struct Finished {
 }
 
 /// Sends what is due, side by side, and tells what ended together in one message.
-pub(super) async fn see_through(shared: Arc<Shared>, due: Vec<AttemptDue>) {
-    let mut places = Places::of(&shared.tell, &due);
+pub(super) async fn see_through(shared: Arc<SendContext>, due: Vec<AttemptDue>) {
+    let mut places = HeldPlaces::of(&shared.tell, &due);
     let shared = &shared;
     let send = |(place, due)| async move { (place, shared.send(due).await) };
     let sends: FuturesUnordered<_> = due.into_iter().enumerate().map(send).collect();
@@ -45,7 +45,7 @@ pub(super) async fn see_through(shared: Arc<Shared>, due: Vec<AttemptDue>) {
     }
 }
 
-impl Shared {
+impl SendContext {
     pub(super) fn status_of(&self, client: Incarnation) -> ClientStatus {
         match self.engine.directory().get(client) {
             None => ClientStatus::Gone,
@@ -78,13 +78,13 @@ impl Shared {
 }
 
 /// The places in flight that a task holds. Whatever way the task ends, they are told to be free.
-struct Places<'a> {
+struct HeldPlaces<'a> {
     tell: &'a mpsc::Sender<Vec<Finished>>,
     /// Whose each is, until its send has ended.
     held: Vec<Option<(Incarnation, PartitionId)>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> HeldPlaces<'a> {
     fn of(tell: &'a mpsc::Sender<Vec<Finished>>, due: &[AttemptDue]) -> Self {
         Self { tell, held: due.iter().map(|due| Some((due.client, due.partition))).collect() }
     }
@@ -106,7 +106,7 @@ impl<'a> Places<'a> {
     }
 }
 
-impl Drop for Places<'_> {
+impl Drop for HeldPlaces<'_> {
     fn drop(&mut self) {
         let held = self.held.drain(..).flatten();
         let left: Vec<_> = held
@@ -141,7 +141,7 @@ mod tests {
     fn a_task_that_fails_gives_back_what_it_held() {
         let (tell, mut told) = mpsc::channel(8);
         let (client, partition) = (Incarnation(2), PartitionId(0));
-        let mut places = Places::of(&tell, &[due(1), due(2), due(3)]);
+        let mut places = HeldPlaces::of(&tell, &[due(1), due(2), due(3)]);
         places.finished(vec![(1, Finished { client, partition, ended: None, tried: None })]);
         drop(places);
         let mut clients = || -> Vec<u64> {

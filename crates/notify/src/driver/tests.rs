@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::breaker;
-use crate::receiver::{self, Receiver};
+use crate::receiver::{self, TestReceiver};
 
 const SECRET: &[u8] = b"0123456789abcdef01234567";
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -44,7 +44,8 @@ impl Running {
         let engine = engine.await.expect("an empty store loads");
         engine.create_client(acme_at(url)).await.expect("registered");
         let (stop, stopped) = watch::channel(false);
-        let sender = tokio::spawn(Webhooks::new(engine.clone(), sending(), Metrics::new()).run(stopped));
+        let sender =
+            tokio::spawn(Webhooks::new(engine.clone(), sending(), WebhookMetrics::new()).run(stopped));
         Self { engine, stop, sender }
     }
 
@@ -144,8 +145,8 @@ fn data(request: &Request<Bytes>) -> serde_json::Value {
     serde_json::from_slice::<serde_json::Value>(request.body()).expect("JSON")["data"].clone()
 }
 
-fn sending() -> Settings {
-    Settings {
+fn sending() -> WebhookSettings {
+    WebhookSettings {
         timeout: TIMEOUT,
         per_client_in_flight: PER_CLIENT,
         in_flight: IN_FLIGHT_MAX,
@@ -156,7 +157,7 @@ fn sending() -> Settings {
 
 #[tokio::test]
 async fn a_change_reaches_the_linked_client_and_is_delivered() {
-    let mut receiver = Receiver::start(answering(&[204])).await;
+    let mut receiver = TestReceiver::start(answering(&[204])).await;
     let running = Running::start(&receiver.url()).await;
     let lock = running.lock("0xA").await;
     running.report(&lock, 1.0).await;
@@ -178,7 +179,7 @@ async fn a_change_reaches_the_linked_client_and_is_delivered() {
 
 #[tokio::test]
 async fn a_failed_attempt_is_repeated_with_the_same_id_and_body() {
-    let mut receiver = Receiver::start(answering(&[500, 302, 200])).await;
+    let mut receiver = TestReceiver::start(answering(&[500, 302, 200])).await;
     let running = Running::start(&receiver.url()).await;
     let lock = running.lock("0xA").await;
     running.report(&lock, 1.0).await;
@@ -196,7 +197,7 @@ async fn a_failed_attempt_is_repeated_with_the_same_id_and_body() {
 
 #[tokio::test]
 async fn no_more_than_its_limit_is_in_flight_for_a_client() {
-    let mut receiver = Receiver::start_closed(answering(&[200])).await;
+    let mut receiver = TestReceiver::start_closed(answering(&[200])).await;
     let running = Running::start(&receiver.url()).await;
     for n in 0..20 {
         let lock = running.lock(&format!("lock{n}")).await;
@@ -219,7 +220,7 @@ async fn no_more_than_its_limit_is_in_flight_for_a_client() {
 
 #[tokio::test]
 async fn a_disabled_client_is_told_the_newest_when_it_is_enabled() {
-    let mut receiver = Receiver::start(answering(&[200])).await;
+    let mut receiver = TestReceiver::start(answering(&[200])).await;
     let running = Running::start(&receiver.url()).await;
     let lock = running.lock("0xA").await;
     running.enable(false).await;
@@ -237,7 +238,7 @@ async fn a_disabled_client_is_told_the_newest_when_it_is_enabled() {
 
 #[tokio::test]
 async fn an_answer_of_410_disables_the_client_and_does_not_count() {
-    let mut receiver = Receiver::start(answering(&[410, 200])).await;
+    let mut receiver = TestReceiver::start(answering(&[410, 200])).await;
     let running = Running::start(&receiver.url()).await;
     let lock = running.lock("0xA").await;
     let mut clients = running.engine.directory().subscribe();
@@ -257,13 +258,13 @@ async fn an_answer_of_410_disables_the_client_and_does_not_count() {
 
 #[tokio::test]
 async fn an_attempt_that_could_outlast_its_lease_is_not_begun() {
-    let mut receiver = Receiver::start(answering(&[200])).await;
+    let mut receiver = TestReceiver::start(answering(&[200])).await;
     let running = Running::start(&receiver.url()).await;
     running.stop.send_replace(true);
     running.sender.await.expect("the sender ends by itself");
     let engine = running.engine;
     let (tell, _told) = mpsc::channel(1);
-    let driver = Driver::new(Webhooks::new(engine.clone(), sending(), Metrics::new()), tell);
+    let driver = WebhookDriver::new(Webhooks::new(engine.clone(), sending(), WebhookMetrics::new()), tell);
     report(&engine, &linked_lock(&engine, "0xA").await, 1.0).await;
     let (partition, client) = engine.due_lanes().take().await.into_iter().next().expect("a lane is due");
 
@@ -283,8 +284,8 @@ async fn an_attempt_that_could_outlast_its_lease_is_not_begun() {
 async fn what_comes_while_an_exchange_is_under_way_goes_together_with_the_next() {
     let running = Running::start("http://127.0.0.1:9/").await;
     let mut exchanges = Exchanges::new(running.engine.clone());
-    let lease = |client| Lease { partition: PartitionId(0), client: Incarnation(client), max: 1 };
-    let clients = |leased: Option<Vec<(Lease, Vec<AttemptDue>)>>| -> Vec<u64> {
+    let lease = |client| LaneLease { partition: PartitionId(0), client: Incarnation(client), max: 1 };
+    let clients = |leased: Option<Vec<(LaneLease, Vec<AttemptDue>)>>| -> Vec<u64> {
         leased.into_iter().flatten().map(|(lease, _)| lease.client.0).collect()
     };
     exchanges.lease(lease(1));
@@ -300,10 +301,10 @@ async fn what_comes_while_an_exchange_is_under_way_goes_together_with_the_next()
 
 #[tokio::test]
 async fn a_test_is_sent_once_and_signed_also_to_a_client_that_is_disabled() {
-    let mut receiver = Receiver::start(answering(&[503])).await;
+    let mut receiver = TestReceiver::start(answering(&[503])).await;
     let running = Running::start(&receiver.url()).await;
     running.enable(false).await;
-    let tester = Webhooks::new(running.engine.clone(), sending(), Metrics::new()).tester();
+    let tester = Webhooks::new(running.engine.clone(), sending(), WebhookMetrics::new()).tester();
     let client = running.engine.directory().by_id(&acme()).expect("there");
     let end = tester.test(&client).await.expect("randomness");
     assert!(matches!(end.answer, Answer::Status { code: 503, .. }), "{end:?}");
@@ -320,8 +321,8 @@ async fn a_test_is_sent_once_and_signed_also_to_a_client_that_is_disabled() {
 
 #[tokio::test]
 async fn a_changed_url_is_used_at_the_next_attempt() {
-    let mut old = Receiver::start_closed(answering(&[500])).await;
-    let mut new = Receiver::start(answering(&[200])).await;
+    let mut old = TestReceiver::start_closed(answering(&[500])).await;
+    let mut new = TestReceiver::start(answering(&[200])).await;
     let running = Running::start(&old.url()).await;
     let lock = running.lock("0xA").await;
     running.report(&lock, 1.0).await;
@@ -339,7 +340,7 @@ async fn a_receiver_that_keeps_failing_is_tried_with_one_at_a_time_until_it_take
     const DEVICES: usize = 25;
     let well = Arc::new(AtomicBool::new(false));
     let answers = Arc::clone(&well);
-    let mut receiver = Receiver::start(move || {
+    let mut receiver = TestReceiver::start(move || {
         let mut answer = receiver::Answer::new(Full::default());
         let status = if answers.load(Ordering::SeqCst) { 200 } else { 503 };
         *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
@@ -373,7 +374,7 @@ async fn a_receiver_that_keeps_failing_is_tried_with_one_at_a_time_until_it_take
 
 #[tokio::test]
 async fn a_stop_lets_attempts_under_way_end() {
-    let mut receiver = Receiver::start_closed(answering(&[200])).await;
+    let mut receiver = TestReceiver::start_closed(answering(&[200])).await;
     let running = Running::start(&receiver.url()).await;
     let lock = running.lock("0xA").await;
     running.report(&lock, 1.0).await;
@@ -386,7 +387,7 @@ async fn a_stop_lets_attempts_under_way_end() {
 
 #[tokio::test]
 async fn a_notice_is_a_signed_post_and_repeated_until_it_is_taken() {
-    let mut receiver = Receiver::start(answering(&[503, 204])).await;
+    let mut receiver = TestReceiver::start(answering(&[503, 204])).await;
     let running = Running::start(&receiver.url()).await;
     let patch = ClientPatch { notices: Patch::Set(true), ..ClientPatch::default() };
     running.engine.patch_client(acme(), patch, engine::OnlyIf::default()).await.expect("changed");
@@ -410,7 +411,7 @@ async fn a_notice_is_a_signed_post_and_repeated_until_it_is_taken() {
 
 #[tokio::test]
 async fn a_client_that_was_told_failing_before_a_start_is_told_as_recovered() {
-    let mut receiver = Receiver::start(answering(&[204])).await;
+    let mut receiver = TestReceiver::start(answering(&[204])).await;
     let store = Arc::new(MemoryStore::new(Lineage(1), 4));
     let notices = NoticeSettings { quiet: Duration::from_millis(1), ..NoticeSettings::default() };
     let open = || {
@@ -428,7 +429,7 @@ async fn a_client_that_was_told_failing_before_a_start_is_told_as_recovered() {
 
     let engine = open().await.expect("it loads again");
     let (stop, stopped) = watch::channel(false);
-    let sender = tokio::spawn(Webhooks::new(engine.clone(), sending(), Metrics::new()).run(stopped));
+    let sender = tokio::spawn(Webhooks::new(engine.clone(), sending(), WebhookMetrics::new()).run(stopped));
     report(&engine, &lock, 1.0).await;
     receiver.request().await;
     until_newest(&engine, NoticeKind::ClientRecovered).await;
@@ -454,8 +455,8 @@ async fn until_newest(engine: &Engine, kind: NoticeKind) {
 #[tokio::test]
 async fn a_receiver_that_hangs_holds_up_no_notice_of_others() {
     const NOTICES: usize = 100;
-    let mut hangs = Receiver::start_closed(answering(&[204])).await;
-    let mut well = Receiver::start(answering(&[204])).await;
+    let mut hangs = TestReceiver::start_closed(answering(&[204])).await;
+    let mut well = TestReceiver::start(answering(&[204])).await;
     let running = Running::start(&hangs.url()).await;
     let other = NewClient { id: Some("well".to_owned()), notices: true, ..acme_at(&well.url()) };
     running.engine.create_client(other).await.expect("registered");

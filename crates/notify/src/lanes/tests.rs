@@ -19,11 +19,11 @@ const A: Incarnation = Incarnation(0);
 /// answer.
 struct World {
     lanes: Lanes,
-    limits: Limits,
+    limits: SendLimits,
     now: Timestamp,
     due: BTreeMap<Lane, usize>,
     statuses: BTreeMap<Incarnation, ClientStatus>,
-    leases: Vec<Lease>,
+    leases: Vec<LaneLease>,
     sending: BTreeMap<Incarnation, usize>,
     sent: usize,
     /// When each attempt at a client began that failed since one got through, or since the client
@@ -35,8 +35,8 @@ struct World {
 const PAUSE_MS: i64 = 1_000;
 
 /// No limit but these, and a breaker.
-fn limits(per_client: usize, total: usize) -> Limits {
-    Limits { per_client, total, breaker_pause: Duration::from_millis(PAUSE_MS as u64) }
+fn limits(per_client: usize, total: usize) -> SendLimits {
+    SendLimits { per_client, total, breaker_pause: Duration::from_millis(PAUSE_MS as u64) }
 }
 
 /// A record of that client, never the same as another one.
@@ -61,7 +61,7 @@ fn attempt(to: &Arc<Client>, number: u32, at: Timestamp, code: u16) -> AttemptRe
 }
 
 impl World {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: SendLimits) -> Self {
         Self {
             lanes: Lanes::new(limits),
             limits,
@@ -91,7 +91,7 @@ impl World {
         let Some(lease) = self.lanes.next(self.now, |client| statuses[&client].clone()) else { return false };
         assert!(matches!(statuses[&lease.client], ClientStatus::Enabled(_)));
         assert!(lease.max > 0);
-        let twice = |other: &Lease| (other.partition, other.client) == (lease.partition, lease.client);
+        let twice = |other: &LaneLease| (other.partition, other.client) == (lease.partition, lease.client);
         assert!(!self.leases.iter().any(twice), "a lane is leased by one at a time");
         self.check_breaker(&lease);
         self.leases.push(lease);
@@ -101,7 +101,7 @@ impl World {
 
     /// While a breaker is open one notification is sent at a time, each some while after the one
     /// before.
-    fn check_breaker(&self, lease: &Lease) {
+    fn check_breaker(&self, lease: &LaneLease) {
         let failures = self.failures.get(&lease.client).map_or(&[][..], Vec::as_slice);
         if failures.len() >= breaker::FAILED_IN_A_ROW as usize {
             assert_eq!((lease.max, self.in_flight(lease.client)), (1, 0), "{lease:?}");

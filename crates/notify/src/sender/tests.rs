@@ -12,9 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::guard::Guard;
+use crate::guard::AddressGuard;
 use crate::metrics::AttemptResult;
-use crate::receiver::{self, Receiver, Then, raw};
+use crate::receiver::{self, TestReceiver, Then, raw};
 use crate::roots;
 
 mod seen;
@@ -28,13 +28,13 @@ const IMPATIENT: Duration = Duration::from_millis(150);
 
 struct Fixture {
     sender: Sender,
-    metrics: Metrics,
+    metrics: WebhookMetrics,
 }
 
 impl Fixture {
     fn new(timeout: Duration, allow_private: bool, roots: RootCertStore) -> Self {
-        let metrics = Metrics::new();
-        let connector = Connector::new(Guard { allow_private }, roots::tls(roots));
+        let metrics = WebhookMetrics::new();
+        let connector = Connector::new(AddressGuard { allow_private }, roots::tls(roots));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         Self {
             sender: Sender::new(clock, timeout, connector, crate::IN_FLIGHT_MAX, metrics.clone()),
@@ -88,7 +88,7 @@ fn answering(status: StatusCode) -> impl Fn() -> receiver::Answer + Send + Sync 
 #[tokio::test]
 async fn a_notification_is_posted_as_json_and_its_signature_verifies() {
     let fixture = Fixture::patient();
-    let mut receiver = Receiver::start(answering(StatusCode::OK)).await;
+    let mut receiver = TestReceiver::start(answering(StatusCode::OK)).await;
     let end = fixture.attempt(&receiver.url()).await;
     assert_eq!(end.answer, status(200));
     assert!(end.took < PATIENT && end.at.0 > 1_700_000_000_000);
@@ -109,7 +109,7 @@ async fn a_notification_is_posted_as_json_and_its_signature_verifies() {
 #[tokio::test]
 async fn every_attempt_has_the_same_id_and_body() {
     let fixture = Fixture::patient();
-    let mut receiver = Receiver::start(answering(StatusCode::BAD_GATEWAY)).await;
+    let mut receiver = TestReceiver::start(answering(StatusCode::BAD_GATEWAY)).await;
     let mut seen = Vec::new();
     for _ in 0..2 {
         assert_eq!(fixture.answer(&receiver.url()).await, status(502));
@@ -123,7 +123,7 @@ async fn every_attempt_has_the_same_id_and_body() {
 #[tokio::test]
 async fn a_redirect_is_an_answer_and_not_followed() {
     let fixture = Fixture::patient();
-    let mut receiver = Receiver::start(|| {
+    let mut receiver = TestReceiver::start(|| {
         let mut answer = answering(StatusCode::TEMPORARY_REDIRECT)();
         answer.headers_mut().insert("location", HeaderValue::from_static("/elsewhere"));
         answer
@@ -137,7 +137,7 @@ async fn a_redirect_is_an_answer_and_not_followed() {
 #[tokio::test]
 async fn one_connection_carries_many_notifications() {
     let fixture = Fixture::patient();
-    let receiver = Receiver::start(answering(StatusCode::OK)).await;
+    let receiver = TestReceiver::start(answering(StatusCode::OK)).await;
     for _ in 0..50 {
         assert_eq!(fixture.answer(&receiver.url()).await, status(200));
     }
@@ -147,7 +147,7 @@ async fn one_connection_carries_many_notifications() {
 #[tokio::test]
 async fn notifications_side_by_side_need_no_more_connections_than_there_were() {
     let fixture = Fixture::patient();
-    let receiver = Receiver::start(answering(StatusCode::OK)).await;
+    let receiver = TestReceiver::start(answering(StatusCode::OK)).await;
     for _ in 0..5 {
         let url = receiver.url();
         let answers = futures_util::future::join_all((0..8).map(|_| fixture.answer(&url))).await;
@@ -159,7 +159,7 @@ async fn notifications_side_by_side_need_no_more_connections_than_there_were() {
 #[tokio::test]
 async fn a_connection_that_the_receiver_closed_is_not_used_again() {
     let fixture = Fixture::patient();
-    let other = Receiver::start(answering(StatusCode::OK)).await;
+    let other = TestReceiver::start(answering(StatusCode::OK)).await;
     let (port, mut closed) = raw("HTTP/1.1 204 No Content\r\n\r\n", Then::Close).await;
     let url = format!("http://127.0.0.1:{port}/");
     for _ in 0..5 {
@@ -224,7 +224,7 @@ async fn a_name_without_an_address_is_unresolved() {
 #[tokio::test]
 async fn a_private_address_is_refused_however_it_is_written() {
     let fixture = Fixture::new(PATIENT, false, RootCertStore::empty());
-    let receiver = Receiver::start(answering(StatusCode::OK)).await;
+    let receiver = TestReceiver::start(answering(StatusCode::OK)).await;
     for host in
         ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "localhost"]
     {
@@ -237,7 +237,7 @@ async fn a_private_address_is_refused_however_it_is_written() {
 
 #[tokio::test]
 async fn the_operator_may_allow_a_name_of_a_private_address() {
-    let receiver = Receiver::start(answering(StatusCode::OK)).await;
+    let receiver = TestReceiver::start(answering(StatusCode::OK)).await;
     let answer = Fixture::patient().answer(&format!("http://localhost:{}/", receiver.port)).await;
     assert_eq!(answer, status(200));
 }
@@ -246,7 +246,7 @@ async fn the_operator_may_allow_a_name_of_a_private_address() {
 async fn patience_is_passed_on_where_a_receiver_may_ask_for_it() {
     let fixture = Fixture::patient();
     for (code, expect) in [(429, Some(7)), (503, Some(7)), (410, None), (500, None), (200, None)] {
-        let receiver = Receiver::start(move || {
+        let receiver = TestReceiver::start(move || {
             let mut answer = answering(StatusCode::from_u16(code).expect("a status"))();
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("7"));
             answer
@@ -274,7 +274,7 @@ async fn a_long_answer_is_not_read_to_its_end() {
 #[tokio::test]
 async fn a_receiver_that_wants_its_connection_closed_gets_a_new_one() {
     let fixture = Fixture::patient();
-    let receiver = Receiver::start(|| {
+    let receiver = TestReceiver::start(|| {
         let mut answer = answering(StatusCode::OK)();
         answer.headers_mut().insert("connection", HeaderValue::from_static("close"));
         answer
@@ -313,7 +313,7 @@ fn certificate_until(year: i32) -> (Arc<ServerConfig>, RootCertStore) {
 async fn https_reaches_a_receiver_whose_certificate_is_good() {
     let (server, roots) = certificate();
     let fixture = Fixture::new(PATIENT, true, roots);
-    let mut receiver = Receiver::start_tls(server, answering(StatusCode::OK)).await;
+    let mut receiver = TestReceiver::start_tls(server, answering(StatusCode::OK)).await;
     for _ in 0..3 {
         assert_eq!(fixture.answer(&format!("https://localhost:{}/", receiver.port)).await, status(200));
         assert_eq!(receiver.request().await.body(), BODY);
@@ -326,9 +326,9 @@ async fn tls_that_cannot_be_trusted_or_agreed_on_fails() {
     let (server, roots) = certificate();
     let trusting = Fixture::new(PATIENT, true, roots);
     let (plain, _closed) = raw("HTTP/1.1 400 Bad Request\r\n\r\n}}", Then::Close).await;
-    let tls = Receiver::start_tls(server, answering(StatusCode::OK)).await;
+    let tls = TestReceiver::start_tls(server, answering(StatusCode::OK)).await;
     let (expired, of_expired) = certificate_until(2_020);
-    let expired = Receiver::start_tls(expired, answering(StatusCode::OK)).await;
+    let expired = TestReceiver::start_tls(expired, answering(StatusCode::OK)).await;
     for (fixture, url, cause) in [
         (&trusting, format!("https://127.0.0.1:{}/", tls.port), AttemptError::TlsWrongName),
         (&Fixture::patient(), format!("https://localhost:{}/", tls.port), AttemptError::TlsUntrusted),
@@ -367,7 +367,7 @@ async fn talker() -> u16 {
 #[tokio::test]
 async fn kept_connections_are_closed_in_time() {
     let fixture = Fixture::patient();
-    let receiver = Receiver::start(answering(StatusCode::OK)).await;
+    let receiver = TestReceiver::start(answering(StatusCode::OK)).await;
     assert_eq!(fixture.answer(&receiver.url()).await, status(200));
     assert_eq!(fixture.sender.idle.len(), 1);
     fixture.sender.idle.sweep(Instant::now() + PATIENT);
@@ -380,7 +380,7 @@ async fn a_connection_is_not_kept_longer_than_the_receiver_keeps_it() {
         [("timeout=1, max=100", 2), ("max=100, timeout=5", 1), ("max=100", 1), ("timeout=soon", 1)]
     {
         let fixture = Fixture::patient();
-        let receiver = Receiver::start(move || {
+        let receiver = TestReceiver::start(move || {
             let mut answer = answering(StatusCode::OK)();
             answer.headers_mut().insert("keep-alive", HeaderValue::from_static(header));
             answer

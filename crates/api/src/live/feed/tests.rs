@@ -72,10 +72,10 @@ fn event(number: u32) -> Event {
 }
 
 fn sparse(rows: u32, every: u32) -> Arc<dyn FeedSource> {
-    Arc::new(ListSource::new(move |feed: Feed| Sparse {
+    Arc::new(ListSource::new(move |feed: FeedQuery| Sparse {
         rows,
         every,
-        is_ascending: feed.order == Order::Ascending,
+        is_ascending: feed.order == TimeOrder::Ascending,
     }))
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::present;
 use crate::ApiState;
-use crate::answer::Answer;
+use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::etag::{IfMatch, Tagged};
 use crate::idempotency::Creation;
@@ -34,7 +34,10 @@ pub(super) async fn create(
         let _held = body.into_memory();
         let new = allowed(new, caller.as_deref())?;
         let TrackedCampaign { campaign, .. } = api.engine().campaigns().create(new, idempotency).await?;
-        Ok(Answer::created(&BegunCampaign { id: campaign.id.clone(), incarnation: campaign.incarnation.0 }))
+        Ok(ApiAnswer::created(&BegunCampaign {
+            id: campaign.id.clone(),
+            incarnation: campaign.incarnation.0,
+        }))
     };
     let begun = creation.once(&api, create).await?;
     if begun.status != StatusCode::CREATED {
@@ -51,7 +54,7 @@ pub(super) async fn create(
     }
     let is_own = found.terms.token == token;
     let shown = CampaignShape::at(&found, api.engine().clock().wall());
-    let answer = Answer::created(&if is_own { shown.with_secret(&found) } else { shown });
+    let answer = ApiAnswer::created(&if is_own { shown.with_secret(&found) } else { shown });
     Ok(Tagged(answer, Version::of_campaign(&found)).into_response())
 }
 
@@ -75,7 +78,7 @@ pub(super) async fn put_one(
     let new = allowed(new, caller.as_deref())?;
     let (campaign, is_new) = api.engine().campaigns().put(&id, new, only_if).await?;
     let shown = begun_now(&api, &campaign);
-    let answer = if is_new { Answer::created(&shown) } else { Answer::ok(&shown) };
+    let answer = if is_new { ApiAnswer::created(&shown) } else { ApiAnswer::ok(&shown) };
     Ok(Tagged(answer, Version::of_campaign(&campaign)))
 }
 

@@ -5,7 +5,7 @@ use crate::shape::new_job::JOBS;
 use crate::shape::new_message::MESSAGES;
 
 fn refused(text: &str) -> Option<&'static str> {
-    Body::read(text, &JOBS, all_known).err().map(|problem| problem.code)
+    ParsedBody::read(text, &JOBS, all_known).err().map(|problem| problem.code)
 }
 
 fn all_known(members: &Members<'_>) -> Result<(), Problem> {
@@ -27,15 +27,15 @@ fn there_is_room_for_every_field() {
 
 #[test]
 fn a_body_is_one_job_or_many() {
-    let one = Body::read(r#" {"tries": 3, "payload": [1, 2], "alias": null} "#, &JOBS, name_of);
-    let Ok(Body::One(_, members)) = one else { panic!("{one:?}") };
+    let one = ParsedBody::read(r#" {"tries": 3, "payload": [1, 2], "alias": null} "#, &JOBS, name_of);
+    let Ok(ParsedBody::One(_, members)) = one else { panic!("{one:?}") };
     assert_eq!(
         (members.json(JOBS.field("payload")), members.json(JOBS.field("tries"))),
         (Some("[1, 2]"), Some("3"))
     );
     assert_eq!((members.json(JOBS.field("alias")), members.json(JOBS.field("ttl"))), (Some("null"), None));
-    let many = Body::read(r#"{"jobs": [{"payload": 1}, {}, {"x": 1}, {"ttl": 1}]}"#, &JOBS, name_of);
-    let Ok(Body::Many { items, .. }) = many else { panic!("{many:?}") };
+    let many = ParsedBody::read(r#"{"jobs": [{"payload": 1}, {}, {"x": 1}, {"ttl": 1}]}"#, &JOBS, name_of);
+    let Ok(ParsedBody::Many { items, .. }) = many else { panic!("{many:?}") };
     let found: Vec<_> = items.iter().map(Option::as_deref).collect();
     assert_eq!(found, [Some("payload"), None, Some("x"), Some("ttl")]);
 }
@@ -51,7 +51,7 @@ fn a_refusal_names_the_first_wrong_item() {
     ] {
         let text = format!(r#"{{"jobs": [{items}]}}"#);
         let Problem { code: found, detail: said, .. } =
-            Body::read(&text, &JOBS, all_known).expect_err("it is refused");
+            ParsedBody::read(&text, &JOBS, all_known).expect_err("it is refused");
         assert!(found == code && said.contains(detail), "{text}: {found} {said}");
     }
 }
@@ -59,14 +59,14 @@ fn a_refusal_names_the_first_wrong_item() {
 #[test]
 fn what_is_of_a_body_stands_beside_its_items_and_in_none_of_them() {
     let text = r#"{"expect_last_id": "3", "messages": [{"expect_last_id": "3"}]}"#;
-    let many = Body::read(text, &MESSAGES, |item| Ok(item.all_known().map_err(|problem| problem.code)));
-    let Ok(Body::Many { items, beside }) = many else { panic!("{many:?}") };
+    let many = ParsedBody::read(text, &MESSAGES, |item| Ok(item.all_known().map_err(|problem| problem.code)));
+    let Ok(ParsedBody::Many { items, beside }) = many else { panic!("{many:?}") };
     assert_eq!(
         (beside.json(MESSAGES.field("expect_last_id")), &items[..]),
         (Some(r#""3""#), &[Err("unknown_field")][..])
     );
-    let one = Body::read(r#"{"payload": 1, "expect_last_id": "3"}"#, &MESSAGES, all_known);
-    let Ok(Body::One((), members)) = one else { panic!("{one:?}") };
+    let one = ParsedBody::read(r#"{"payload": 1, "expect_last_id": "3"}"#, &MESSAGES, all_known);
+    let Ok(ParsedBody::One((), members)) = one else { panic!("{one:?}") };
     assert!(members.json(MESSAGES.field("expect_last_id")).is_some());
     for (line, code) in [("{", "unreadable"), ("[]", "not_an_object"), ("7", "not_an_object")] {
         assert_eq!(read_line(line, &MESSAGES).map(drop).map_err(|problem| problem.code), Err(code));
@@ -82,7 +82,7 @@ fn what_stands_beside_jobs_is_named() {
         (r#"{"delay":"1s","jobs":[]}"#, "delay"),
         (r#"{"delay":"1s","jobs":[],"hue":1}"#, "hue"),
     ] {
-        let problem = Body::read(text, &JOBS, name_of).expect_err("it is refused");
+        let problem = ParsedBody::read(text, &JOBS, name_of).expect_err("it is refused");
         let begins = format!("the field \"{name}\" stands beside jobs; ");
         assert!(problem.detail.starts_with(&begins), "{text}: {}", problem.detail);
     }

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::*;
 
-const RULES: Rules = Rules { device_ids: base::DeviceIdForm::DEFAULT, wall: Timestamp(1_795_222_800_000) };
+const RULES: DecodeRules =
+    DecodeRules { device_ids: base::DeviceIdForm::DEFAULT, wall: Timestamp(1_795_222_800_000) };
 
 fn template(text: &str) -> Option<TopicTemplate> {
     Some(TopicTemplate::new(text).unwrap_or_else(|| panic!("{text} is a template")))

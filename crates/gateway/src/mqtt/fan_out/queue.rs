@@ -39,12 +39,12 @@ pub(in crate::mqtt) struct Watcher<T> {
 enum ItemQueue<T> {
     /// An idle connection holds no buffer.
     Empty,
-    Waiting(Box<Waiting<T>>),
+    Waiting(Box<WaitingItems<T>>),
     /// Nobody takes any more.
     Closed,
 }
 
-struct Waiting<T> {
+struct WaitingItems<T> {
     items: VecDeque<Arc<T>>,
     bytes: usize,
 }
@@ -135,7 +135,7 @@ impl<T: Queued> Watcher<T> {
                 ItemQueue::Closed => return dropped,
                 ItemQueue::Waiting(waiting) => waiting,
                 empty @ ItemQueue::Empty => {
-                    *empty = ItemQueue::Waiting(Box::new(Waiting { items: VecDeque::new(), bytes: 0 }));
+                    *empty = ItemQueue::Waiting(Box::new(WaitingItems { items: VecDeque::new(), bytes: 0 }));
                     let ItemQueue::Waiting(waiting) = empty else { return dropped + 1 };
                     waiting
                 }

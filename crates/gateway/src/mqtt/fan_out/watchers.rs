@@ -27,20 +27,20 @@ impl<T> Default for Watchers<T> {
 
 /// What a connection watches for a filter: a device, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::mqtt) enum Watched {
+pub(in crate::mqtt) enum WatchSubject {
     Device(u64),
     Anywhere,
 }
 
 /// What came of watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::mqtt) enum Watches {
+pub(in crate::mqtt) enum WatchOutcome {
     New,
     Already,
     NoRoom,
 }
 
-impl Watched {
+impl WatchSubject {
     /// What has to be watched for a filter.
     pub(in crate::mqtt) fn of(filter: &str, kinds: &KindForms) -> Self {
         let named = kinds.device_level(filter).filter(|device| !["+", "#"].contains(device));
@@ -53,34 +53,34 @@ impl Watched {
 }
 
 impl<T> Watchers<T> {
-    pub(in crate::mqtt) fn add(&mut self, watcher: &Arc<Watcher<T>>, watched: Watched) -> Watches {
+    pub(in crate::mqtt) fn add(&mut self, watcher: &Arc<Watcher<T>>, watched: WatchSubject) -> WatchOutcome {
         let (all, most) = match watched {
-            Watched::Device(device) => (self.by_device.entry(device).or_default(), WATCHING_DEVICE_MAX),
-            Watched::Anywhere => (&mut self.anywhere, WATCHING_ANYWHERE_MAX),
+            WatchSubject::Device(device) => (self.by_device.entry(device).or_default(), WATCHING_DEVICE_MAX),
+            WatchSubject::Anywhere => (&mut self.anywhere, WATCHING_ANYWHERE_MAX),
         };
         if all.iter().any(|known| Arc::ptr_eq(known, watcher)) {
-            return Watches::Already;
+            return WatchOutcome::Already;
         }
         if all.len() >= most {
-            return Watches::NoRoom;
+            return WatchOutcome::NoRoom;
         }
         // Most devices are watched by one connection, and many thousands of them are.
         all.reserve_exact(1);
         all.push(Arc::clone(watcher));
-        Watches::New
+        WatchOutcome::New
     }
 
     /// Whether it was there.
-    pub(in crate::mqtt) fn remove(&mut self, watcher: &Arc<Watcher<T>>, watched: Watched) -> bool {
+    pub(in crate::mqtt) fn remove(&mut self, watcher: &Arc<Watcher<T>>, watched: WatchSubject) -> bool {
         let all = match watched {
-            Watched::Device(device) => self.by_device.get_mut(&device),
-            Watched::Anywhere => Some(&mut self.anywhere),
+            WatchSubject::Device(device) => self.by_device.get_mut(&device),
+            WatchSubject::Anywhere => Some(&mut self.anywhere),
         };
         let Some(all) = all else { return false };
         let before = all.len();
         all.retain(|known| !Arc::ptr_eq(known, watcher));
         let (was_there, is_empty) = (all.len() < before, all.is_empty());
-        if let Watched::Device(device) = watched
+        if let WatchSubject::Device(device) = watched
             && is_empty
         {
             self.by_device.remove(&device);
@@ -91,7 +91,7 @@ impl<T> Watchers<T> {
     /// Those who may want what is of this device, each once.
     pub(in crate::mqtt) fn of(&self, device: &str) -> Vec<Arc<Watcher<T>>> {
         let mut all = self.anywhere.clone();
-        let Watched::Device(device) = Watched::device(device) else { return all };
+        let WatchSubject::Device(device) = WatchSubject::device(device) else { return all };
         for watcher in self.by_device.get(&device).into_iter().flatten() {
             if !self.anywhere.iter().any(|known| Arc::ptr_eq(known, watcher)) {
                 all.push(Arc::clone(watcher));
@@ -115,15 +115,15 @@ mod tests {
     #[test]
     fn a_filter_names_a_device_or_none() {
         for (filter, expect) in [
-            ("dev/lock/0xA/#", Watched::device("0xA")),
-            ("dev/+/0xA/state", Watched::device("0xA")),
-            ("dev/+/+/state", Watched::Anywhere),
-            ("dev/lock/#", Watched::Anywhere),
-            ("dev/#", Watched::Anywhere),
-            ("sensors", Watched::Anywhere),
-            ("+/lock/0xA/#", Watched::Anywhere),
+            ("dev/lock/0xA/#", WatchSubject::device("0xA")),
+            ("dev/+/0xA/state", WatchSubject::device("0xA")),
+            ("dev/+/+/state", WatchSubject::Anywhere),
+            ("dev/lock/#", WatchSubject::Anywhere),
+            ("dev/#", WatchSubject::Anywhere),
+            ("sensors", WatchSubject::Anywhere),
+            ("+/lock/0xA/#", WatchSubject::Anywhere),
         ] {
-            assert_eq!(Watched::of(filter, &KindForms::default()), expect, "{filter}");
+            assert_eq!(WatchSubject::of(filter, &KindForms::default()), expect, "{filter}");
         }
     }
 
@@ -131,11 +131,11 @@ mod tests {
     fn each_is_found_once_and_nothing_is_left_of_who_goes() {
         let (mut watchers, one, other) = (Watchers::default(), watcher(), watcher());
         for (watcher, device, expect) in [
-            (&one, Watched::Anywhere, Watches::New),
-            (&one, Watched::device("0xA"), Watches::New),
-            (&one, Watched::device("0xA"), Watches::Already),
-            (&one, Watched::Anywhere, Watches::Already),
-            (&other, Watched::device("0xA"), Watches::New),
+            (&one, WatchSubject::Anywhere, WatchOutcome::New),
+            (&one, WatchSubject::device("0xA"), WatchOutcome::New),
+            (&one, WatchSubject::device("0xA"), WatchOutcome::Already),
+            (&one, WatchSubject::Anywhere, WatchOutcome::Already),
+            (&other, WatchSubject::device("0xA"), WatchOutcome::New),
         ] {
             assert_eq!(watchers.add(watcher, device), expect, "{device:?}");
         }
@@ -145,11 +145,11 @@ mod tests {
             (has(&one), has(&other))
         };
         assert_eq!((of(&watchers, "0xA"), of(&watchers, "0xB")), ((1, 1), (1, 0)));
-        assert!(watchers.remove(&one, Watched::Anywhere));
+        assert!(watchers.remove(&one, WatchSubject::Anywhere));
         assert_eq!((of(&watchers, "0xA"), of(&watchers, "0xB")), ((1, 1), (0, 0)));
-        assert!(watchers.remove(&one, Watched::device("0xA")));
-        assert!(!watchers.remove(&one, Watched::device("0xA")));
-        assert!(watchers.remove(&other, Watched::device("0xA")));
+        assert!(watchers.remove(&one, WatchSubject::device("0xA")));
+        assert!(!watchers.remove(&one, WatchSubject::device("0xA")));
+        assert!(watchers.remove(&other, WatchSubject::device("0xA")));
         assert!(watchers.by_device.is_empty() && watchers.anywhere.is_empty());
     }
 
@@ -157,26 +157,26 @@ mod tests {
     fn so_many_may_watch_everything() {
         let mut watchers = Watchers::default();
         for _ in 0..WATCHING_ANYWHERE_MAX {
-            assert_eq!(watchers.add(&watcher(), Watched::Anywhere), Watches::New);
+            assert_eq!(watchers.add(&watcher(), WatchSubject::Anywhere), WatchOutcome::New);
         }
         let one_more = watcher();
-        assert_eq!(watchers.add(&one_more, Watched::Anywhere), Watches::NoRoom);
-        assert_eq!(watchers.add(&one_more, Watched::device("0xA")), Watches::New);
+        assert_eq!(watchers.add(&one_more, WatchSubject::Anywhere), WatchOutcome::NoRoom);
+        assert_eq!(watchers.add(&one_more, WatchSubject::device("0xA")), WatchOutcome::New);
     }
 
     #[test]
     fn so_many_may_watch_a_device() {
         let mut watchers = Watchers::default();
         let first = watcher();
-        assert_eq!(watchers.add(&first, Watched::device("0xA")), Watches::New);
+        assert_eq!(watchers.add(&first, WatchSubject::device("0xA")), WatchOutcome::New);
         for _ in 1..WATCHING_DEVICE_MAX {
-            assert_eq!(watchers.add(&watcher(), Watched::device("0xA")), Watches::New);
+            assert_eq!(watchers.add(&watcher(), WatchSubject::device("0xA")), WatchOutcome::New);
         }
         let one_more = watcher();
-        assert_eq!(watchers.add(&one_more, Watched::device("0xA")), Watches::NoRoom);
-        assert_eq!(watchers.add(&first, Watched::device("0xA")), Watches::Already);
-        assert_eq!(watchers.add(&one_more, Watched::device("0xB")), Watches::New);
-        assert!(watchers.remove(&first, Watched::device("0xA")));
-        assert_eq!(watchers.add(&one_more, Watched::device("0xA")), Watches::New);
+        assert_eq!(watchers.add(&one_more, WatchSubject::device("0xA")), WatchOutcome::NoRoom);
+        assert_eq!(watchers.add(&first, WatchSubject::device("0xA")), WatchOutcome::Already);
+        assert_eq!(watchers.add(&one_more, WatchSubject::device("0xB")), WatchOutcome::New);
+        assert!(watchers.remove(&first, WatchSubject::device("0xA")));
+        assert_eq!(watchers.add(&one_more, WatchSubject::device("0xA")), WatchOutcome::New);
     }
 }

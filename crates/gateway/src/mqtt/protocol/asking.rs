@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 use base::DeviceId;
 use rmqtt_codec::types::QoS;
 
-use super::{Asking, Protocol, Stop};
+use super::{Asking, MqttProtocol, StopReason};
 use crate::mqtt::ending::MqttEnding;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::LABELS_ASKED_MAX;
 use crate::mqtt::wire;
 
-impl Protocol {
+impl MqttProtocol {
     pub(super) fn is_asking(&self) -> bool {
         self.asking.as_deref().is_some_and(|asking| matches!(asking, Asking::Asks(_)))
     }
@@ -64,7 +64,11 @@ impl Protocol {
 
     /// Asks for the devices of these filters that are not known, once: no more of them than a
     /// connection has subscriptions.
-    pub(super) fn ask_for_filters(&self, filters: &[(String, QoS)], answers: &[Answer]) -> Result<(), Stop> {
+    pub(super) fn ask_for_filters(
+        &self,
+        filters: &[(String, QoS)],
+        answers: &[Answer],
+    ) -> Result<(), StopReason> {
         let most = self.shared.limits.subscriptions_max;
         let mut asked: Vec<&str> = Vec::new();
         let mut unknown = Vec::new();
@@ -77,6 +81,6 @@ impl Protocol {
             asked.push(level);
             unknown.extend(self.access.asks_about(filter, self.shared.known(answers)));
         }
-        if unknown.is_empty() { Ok(()) } else { Err(Stop::Asks(unknown)) }
+        if unknown.is_empty() { Ok(()) } else { Err(StopReason::Asks(unknown)) }
     }
 }

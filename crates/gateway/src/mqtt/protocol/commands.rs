@@ -12,10 +12,10 @@ use engine::intake::NotAccepting;
 use futures_util::future::BoxFuture;
 use rmqtt_codec::types::QoS;
 
-use super::Protocol;
+use super::MqttProtocol;
 use crate::mqtt::downlink::{CommandCopy, CommandRoutes};
 use crate::mqtt::ending::Violation;
-use crate::mqtt::fan_out::{Queued, Watched, Watcher};
+use crate::mqtt::fan_out::{Queued, WatchSubject, Watcher};
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
 use crate::mqtt::reach::{CoveredDevices, covered};
@@ -93,7 +93,7 @@ impl Drop for CommandReceiver {
     }
 }
 
-impl Protocol {
+impl MqttProtocol {
     /// Has commands come here that the filter covers: whether there was room for that.
     pub(super) fn route(&mut self, filter: &str) -> bool {
         let covers = !self.covered(filter).is_nothing();
@@ -108,7 +108,7 @@ impl Protocol {
                 checking: None,
             })
         });
-        routes.add(&commands.watcher, Watched::of(filter, &self.shared.kinds))
+        routes.add(&commands.watcher, WatchSubject::of(filter, &self.shared.kinds))
     }
 
     /// No longer, unless another filter asks for the same.
@@ -127,7 +127,7 @@ impl Protocol {
         }
     }
 
-    fn routed(&self) -> impl Iterator<Item = Watched> {
+    fn routed(&self) -> impl Iterator<Item = WatchSubject> {
         let covers = |filter: &&str| !self.covered(filter).is_nothing();
         self.subscriptions.filters().filter(covers).map(|filter| self.watched_by(filter))
     }

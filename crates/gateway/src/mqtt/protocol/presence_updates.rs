@@ -14,7 +14,7 @@ use engine::records::DisconnectReason;
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 
-use super::Protocol;
+use super::MqttProtocol;
 use crate::mqtt::ending::MqttEnding;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::presence::{self, PresenceCall};
@@ -28,7 +28,7 @@ pub(super) struct PendingAnswer {
 
 type Lookup = BoxFuture<'static, Result<Vec<Answer>, NotAccepting>>;
 
-impl Protocol {
+impl MqttProtocol {
     pub(super) fn is_answer_pending(&self) -> bool {
         self.pending_answer.is_some()
     }

@@ -8,9 +8,9 @@ use std::task::Context;
 use bytes::BytesMut;
 use rmqtt_codec::types::QoS;
 
-use super::{Protocol, Stop};
+use super::{MqttProtocol, StopReason};
 use crate::mqtt::ending::Violation;
-use crate::mqtt::fan_out::{Watched, Watcher};
+use crate::mqtt::fan_out::{WatchSubject, Watcher};
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::OUT_BYTES_MAX;
 use crate::mqtt::mirror::{matches, may_match};
@@ -25,13 +25,13 @@ const NO_MIRROR: &str = "reports are not copied to subscribers: [mqtt] mirror is
 const WATCHED_BY_TOO_MANY: &str =
     "as many connections as may watch this device, or more than one device, do already";
 
-impl Protocol {
+impl MqttProtocol {
     pub(super) fn subscribe(
         &mut self,
         packet_id: NonZeroU16,
         filters: &[(String, QoS)],
         answers: &[Answer],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), StopReason> {
         self.ask_for_filters(filters, answers)?;
         let (before, mut calls) = (self.subscriptions.len(), Vec::new());
         let granted: Vec<_> = filters
@@ -109,7 +109,7 @@ impl Protocol {
         let mirror = self.shared.mirror.as_ref().filter(|_| self.may_match(filter));
         let Some(mirror) = mirror else { return true };
         let watcher = self.watcher.get_or_insert_with(|| Arc::new(Watcher::new(&self.access)));
-        mirror.watch(watcher, Watched::of(filter, &self.shared.kinds))
+        mirror.watch(watcher, WatchSubject::of(filter, &self.shared.kinds))
     }
 
     /// No longer, unless another filter asks for the same.
@@ -123,7 +123,7 @@ impl Protocol {
     }
 
     /// What the subscriptions ask for.
-    fn watched(&self) -> impl Iterator<Item = Watched> {
+    fn watched(&self) -> impl Iterator<Item = WatchSubject> {
         let may_match = |filter: &&str| self.may_match(filter);
         self.subscriptions.filters().filter(may_match).map(|filter| self.watched_by(filter))
     }
@@ -132,8 +132,8 @@ impl Protocol {
         may_match(filter, &self.shared.kinds)
     }
 
-    pub(super) fn watched_by(&self, filter: &str) -> Watched {
-        Watched::of(filter, &self.shared.kinds)
+    pub(super) fn watched_by(&self, filter: &str) -> WatchSubject {
+        WatchSubject::of(filter, &self.shared.kinds)
     }
 
     /// Goes on receiving what the session of before received. Where there is no room for that, the

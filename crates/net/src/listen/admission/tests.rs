@@ -90,7 +90,7 @@ fn who_is_admitted_goes_last_of_the_idle_and_for_no_address_above_its_share() {
 
 #[test]
 fn a_network_of_ipv6_is_one_source() {
-    let source = |text: &str| Source::of(text.parse().expect("an address"));
+    let source = |text: &str| SourceNetwork::of(text.parse().expect("an address"));
     assert_eq!(source("[2001:db8::1:0:0:7]:1"), source("[2001:db8::2:0:0:9]:2"));
     assert_eq!(source("[2001:db8:0:1::1]:1"), source("[2001:db8:0:2::1]:1"));
     assert_ne!(source("[2001:db8:0:100::1]:1"), source("[2001:db8:0:200::1]:1"));

@@ -53,8 +53,8 @@ fn parts(timings: AttemptTimings) -> [bool; 5] {
 async fn each_part_of_an_attempt_has_its_time_and_a_reused_connection_only_the_answers() {
     let (server, roots) = certificate();
     let fixture = Fixture::new(PATIENT, true, roots);
-    let tls = Receiver::start_tls(server, answering(StatusCode::OK)).await;
-    let plain = Receiver::start(answering(StatusCode::OK)).await;
+    let tls = TestReceiver::start_tls(server, answering(StatusCode::OK)).await;
+    let plain = TestReceiver::start(answering(StatusCode::OK)).await;
     let again = [false, false, false, true, true];
     for (url, first) in [
         (format!("https://localhost:{}/", tls.port), [true, true, true, true, false]),
@@ -79,7 +79,7 @@ async fn an_attempt_that_fails_tells_how_far_it_came() {
 #[tokio::test]
 async fn when_a_certificate_ended_is_told() {
     let (server, roots) = certificate_until(2_020);
-    let receiver = Receiver::start_tls(server, answering(StatusCode::OK)).await;
+    let receiver = TestReceiver::start_tls(server, answering(StatusCode::OK)).await;
     let end =
         Fixture::new(PATIENT, true, roots).attempt(&format!("https://localhost:{}/", receiver.port)).await;
     assert_eq!(end.answer, Answer::Error(AttemptError::TlsExpired));

@@ -5,7 +5,7 @@ use base::{DeviceId, Incarnation, PartitionId, Problem, WayIn};
 use engine::devices::input::Imported;
 use engine::queries::Device;
 use engine::{AttemptDue, Outcome, Report};
-use notify::lanes::Lease;
+use notify::lanes::LaneLease;
 use records::{Client, DeviceSlot};
 use tokio::sync::oneshot::Receiver;
 
@@ -38,7 +38,7 @@ pub(crate) enum Then {
     /// The client is told again of more devices of this partition, or of those of the next.
     ResendOn(Incarnation, PartitionId),
     /// Attempts begin.
-    Send(Lease),
+    Send(LaneLease),
     /// An attempt's end is recorded, now that its client is disabled.
     Record(Box<super::sender::Ended>),
 }

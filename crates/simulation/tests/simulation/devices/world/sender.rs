@@ -13,7 +13,7 @@ use engine::lanes::Lane;
 use engine::registry::RegistryInput;
 use engine::{Answer, AttemptDue, AttemptEnd};
 use notify::breaker::AttemptReport;
-use notify::lanes::{ClientStatus, Lease};
+use notify::lanes::{ClientStatus, LaneLease};
 use records::{AttemptDetail, Client, DeviceSlot, Reservation};
 
 use super::World;
@@ -206,7 +206,7 @@ impl World {
     }
 
     /// Whether the client's breaker allows a lease.
-    fn check_breaker(&mut self, lease: &Lease) -> Checked {
+    fn check_breaker(&mut self, lease: &LaneLease) -> Checked {
         let now = self.now();
         let Some(server) = &self.server else { return Ok(()) };
         let Some(client) = server.context.directory().get(lease.client) else { return Ok(()) };
@@ -219,7 +219,7 @@ impl World {
         self.breakers.check_lease(&client, (lease.max, leases + attempts), now, pause)
     }
 
-    fn lease(&mut self, lease: Lease) {
+    fn lease(&mut self, lease: LaneLease) {
         let (partition, client, max) = (lease.partition, lease.client, lease.max);
         let call = self.next_call();
         let (reply, receiver) = Reply::new();
@@ -236,7 +236,7 @@ impl World {
     /// A lease was answered: every attempt begins at this moment.
     pub(super) fn leased(
         &mut self,
-        lease: Lease,
+        lease: LaneLease,
         due: Vec<AttemptDue>,
         (batch, expected): (u64, Vec<ExpectedAttempt>),
     ) -> Checked {

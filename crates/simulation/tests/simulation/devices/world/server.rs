@@ -10,7 +10,7 @@ use engine::context::EngineContext;
 use engine::devices::partition::DevicePartition;
 use engine::kernel::runner::Runner;
 use engine::registry::Registry;
-use notify::lanes::{Lanes, Limits};
+use notify::lanes::{Lanes, SendLimits};
 use store::StoreError;
 use tokio::sync::watch;
 
@@ -39,7 +39,7 @@ impl Server {
         process: &Process,
         partitions: impl Iterator<Item = PartitionId>,
         settings: &Arc<Settings>,
-        limits: Limits,
+        limits: SendLimits,
     ) -> Result<Self, StoreError> {
         let context = process.context(settings);
         let attended: Arc<[AtomicBool; 3]> = Arc::default();

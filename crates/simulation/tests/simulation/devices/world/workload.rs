@@ -7,7 +7,7 @@ use std::sync::Arc;
 use base::{PartitionId, Timestamp};
 use engine::Settings;
 use engine::settings::{NotificationView, RetrySettings};
-use notify::lanes::{IN_FLIGHT_MAX, Limits};
+use notify::lanes::{IN_FLIGHT_MAX, SendLimits};
 use store::StoreError;
 
 use super::World;
@@ -156,7 +156,7 @@ impl Workload for World {
             self.machine.trace.note(format_args!("other settings: {:?}", self.settings.ways_configured));
         }
         let ignored = usize::from(self.machine.injects(LIMIT_IGNORED));
-        let limits = Limits {
+        let limits = SendLimits {
             per_client: self.plan.per_client_in_flight + ignored,
             total: IN_FLIGHT_MAX,
             breaker_pause: self.settings.retry.base,

@@ -3,7 +3,7 @@
 use base::Timestamp;
 use copies::{CopyBatch, CopyFailure, SinkAnswer};
 use engine::{Outcome, Pending};
-use gateway::decode::{self, Rules};
+use gateway::decode::{self, DecodeRules};
 
 use super::World;
 use super::reporters::slice_of;
@@ -64,8 +64,10 @@ impl World {
     /// The centre takes lines as it takes any reports. `None` if it does not say what becomes of
     /// them.
     pub(super) fn hand_in<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Option<Pending> {
-        let rules =
-            Rules { device_ids: self.plan.settings.device_ids, wall: self.nodes[CENTRE].clock().wall() };
+        let rules = DecodeRules {
+            device_ids: self.plan.settings.device_ids,
+            wall: self.nodes[CENTRE].clock().wall(),
+        };
         let mut reports = Vec::new();
         for line in lines {
             let mut report = decode::object(line, None, rules).expect("a line of a copy is a report");
