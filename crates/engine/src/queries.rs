@@ -8,7 +8,7 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Time
 use fleet::Selection;
 use records::{
     Attempt, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot,
-    DeviceState, NotificationState, QuarantineKey, Quarantined, Reading, Seen,
+    DeviceState, LastSeen, NotificationState, QuarantineKey, Quarantined, Reading,
 };
 use store::{Page, ReadingKey, StoreError, View};
 
@@ -53,7 +53,7 @@ pub struct Device {
     /// What it is like.
     pub state: DeviceState,
     /// Its latest sign of life.
-    pub seen: Option<Seen>,
+    pub seen: Option<LastSeen>,
     /// Whether a session of its own lives.
     pub connected: bool,
 }

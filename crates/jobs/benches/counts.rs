@@ -10,13 +10,13 @@ use std::time::Duration;
 use base::{PartitionId, Timestamp};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use jobs::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict};
-use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
+use records::{AliasKey, Batch, JobId, JobTerms, LeaseHolder, Process, QueueKey, Reservation};
 
 const CROWD: u64 = 10_000;
 const JOBS: u64 = 64;
 const NOW: Timestamp = Timestamp(1_795_219_200_000);
 const QUEUE: QueueKey = QueueKey(7);
-const HOLDER: Holder = Holder::Own(Process(1));
+const HOLDER: LeaseHolder = LeaseHolder::Own(Process(1));
 
 struct Scene {
     jobs: Jobs,
@@ -68,7 +68,7 @@ fn publish(scene: &mut Scene, number: u64, run_at: Timestamp) {
         queue: QUEUE,
         run_at,
         tries: 10,
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         alias,
         on_conflict: OnConflict::Replace,
     };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use base::random::Random;
 use base::{PartitionId, Timestamp};
 use jobs::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict, Progress};
-use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
+use records::{AliasKey, Batch, JobId, JobTerms, LeaseHolder, Process, QueueKey, Reservation};
 
 const CROWDS: [u64; 4] = [1_000, 65_536, 1_000_000, 4_000_000];
 const CYCLES: u64 = 1_000_000;
@@ -133,7 +133,7 @@ impl Bench {
     }
 
     fn lease_all(&mut self, queue: QueueKey, held: &mut Vec<Reservation>) {
-        let (holder, ttr) = (Holder::Own(Process(1)), Duration::from_mins(2));
+        let (holder, ttr) = (LeaseHolder::Own(Process(1)), Duration::from_mins(2));
         while let Some(leased) = self.call(|jobs, step| jobs.lease(queue, holder, ttr, step)) {
             held.push(leased.reservation);
         }
@@ -165,7 +165,7 @@ impl Bench {
             queue: QueueKey(number % QUEUES),
             run_at,
             tries: 3,
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             alias,
             on_conflict: OnConflict::Reject,
         };

@@ -2,8 +2,8 @@
 
 use base::Timestamp;
 use records::{
-    AliasKey, GroupKey, Holder, JobClock, JobHead, JobId, JobState, QueueKey, Recurrence, Starts, Successor,
-    Terms,
+    AliasKey, GroupKey, HeadState, JobClock, JobHead, JobId, JobTerms, LeaseHolder, QueueKey, Recurrence,
+    Starts, Successor,
 };
 
 use crate::queues::Queue;
@@ -107,7 +107,7 @@ pub(crate) enum Place {
 #[derive(Clone, Copy)]
 pub(crate) struct Lease {
     pub(crate) number: u64,
-    pub(crate) holder: Holder,
+    pub(crate) holder: LeaseHolder,
     /// The job's `visible_at` before it was leased; not known any more after a load.
     pub(crate) visible_at_before: Option<Timestamp>,
 }
@@ -133,8 +133,8 @@ const _: () = assert!(size_of::<Option<Extra>>() == 40, "as many of these as job
 
 impl Extra {
     /// `None` if nothing of it holds.
-    pub(crate) fn of(terms: &Terms) -> Option<Self> {
-        let Terms { clock: _, expires_at, group, recurrence } = *terms;
+    pub(crate) fn of(terms: &JobTerms) -> Option<Self> {
+        let JobTerms { clock: _, expires_at, group, recurrence } = *terms;
         let plain = expires_at.is_none() && group.is_none() && recurrence.is_none();
         (!plain).then(|| Self { expires_at, group, recurrence: recurrence.map(Box::new) })
     }
@@ -199,7 +199,7 @@ pub(crate) fn head_of_successor(
         visible_at,
         attempt: 0,
         tries: successor.tries,
-        state: JobState::Waiting,
+        state: HeadState::Waiting,
         alias: Some(alias),
         terms: successor.terms,
         successor: None,

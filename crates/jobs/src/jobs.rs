@@ -339,7 +339,7 @@ mod tests {
     use std::time::Duration;
 
     use base::{PartitionId, Timestamp};
-    use records::{AliasKey, Batch, GroupKey, Holder, JobId, Process, QueueKey, Terms};
+    use records::{AliasKey, Batch, GroupKey, JobId, JobTerms, LeaseHolder, Process, QueueKey};
 
     use crate::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict};
 
@@ -359,7 +359,7 @@ mod tests {
                 queue: QueueKey(n),
                 run_at: now,
                 tries: 1,
-                terms: Terms { expires_at, group, ..Terms::default() },
+                terms: JobTerms { expires_at, group, ..JobTerms::default() },
                 alias: Some(AliasKey(u128::from(n))),
                 on_conflict: OnConflict::Reject,
             };
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!((jobs.queues.len(), wakes.len(), jobs.groups.len()), (50_000, 50_000, 25_000));
         for queue in wakes.split_off(0) {
             let mut step = JobsStep::new(now, &mut calendar, &mut batch, &mut wakes);
-            let leased = jobs.lease(queue, Holder::Outside, Duration::from_secs(1), &mut step);
+            let leased = jobs.lease(queue, LeaseHolder::Outside, Duration::from_secs(1), &mut step);
             let reservation = leased.expect("it was named").reservation;
             jobs.ack(reservation, &mut step).expect("it was just leased");
         }

@@ -221,7 +221,7 @@ impl ParkedIndex {
 
 #[cfg(test)]
 mod tests {
-    use records::{AliasKey, JobId, JobState, QueueKey, Terms};
+    use records::{AliasKey, HeadState, JobId, JobTerms, QueueKey};
 
     use super::*;
     use crate::queues::Queues;
@@ -235,9 +235,9 @@ mod tests {
             visible_at: Timestamp(visible_at),
             attempt: 0,
             tries: 1,
-            state: JobState::Waiting,
+            state: HeadState::Waiting,
             alias: None::<AliasKey>,
-            terms: Terms { expires_at: expires_at.map(Timestamp), ..Terms::default() },
+            terms: JobTerms { expires_at: expires_at.map(Timestamp), ..JobTerms::default() },
             successor: None,
         }
     }

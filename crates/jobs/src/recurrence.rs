@@ -2,7 +2,7 @@
 //! one.
 
 use base::Timestamp;
-use records::{JobClock, JobId, Recurrence, Rule};
+use records::{JobClock, JobId, Recurrence, RecurrenceRule};
 
 use crate::clocks::Moment;
 
@@ -41,8 +41,8 @@ pub(crate) fn next_run(
         return None;
     }
     let (next, clock) = match recurrence.rule {
-        Rule::Every(ms) => (next_of_every(ms, run_at, time.on(clock)), clock),
-        Rule::Calendar => (calendar.next(job, run_at, time.wall)?, JobClock::Wall),
+        RecurrenceRule::Every(ms) => (next_of_every(ms, run_at, time.on(clock)), clock),
+        RecurrenceRule::Calendar => (calendar.next(job, run_at, time.wall)?, JobClock::Wall),
     };
     debug_assert!(next > run_at, "a schedule goes on");
     Some((next, clock))

@@ -12,7 +12,7 @@ use std::ops::Index;
 
 use base::Timestamp;
 use records::{
-    AliasKey, GroupKey, JobHead, JobId, JobState, QueueKey, Recurrence, Reservation, Successor, Terms,
+    AliasKey, GroupKey, HeadState, JobHead, JobId, JobTerms, QueueKey, Recurrence, Reservation, Successor,
 };
 
 use crate::entry::{Claim, Entry, Extra, Lease, Links, Next, Place, head_of_successor};
@@ -113,8 +113,8 @@ impl Table {
             self.records.claims.insert(Claim { alias, next: Next::Nobody })
         });
         let lease = match head.state {
-            JobState::Waiting => None,
-            JobState::Reserved { lease: number, holder } => {
+            HeadState::Waiting => None,
+            HeadState::Reserved { lease: number, holder } => {
                 Some(self.leases.insert(Lease { number, holder, visible_at_before: None }))
             }
         };
@@ -172,7 +172,7 @@ impl Table {
             visible_at: entry.visible_at,
             attempt: entry.attempt,
             tries: entry.tries,
-            state: self.lease(job).map_or(JobState::Waiting, |lease| JobState::Reserved {
+            state: self.lease(job).map_or(HeadState::Waiting, |lease| HeadState::Reserved {
                 lease: lease.number,
                 holder: lease.holder,
             }),
@@ -228,17 +228,17 @@ impl Table {
     }
 
     /// What holds of a job.
-    pub(crate) fn terms(&self, job: Handle<Entry>) -> Terms {
+    pub(crate) fn terms(&self, job: Handle<Entry>) -> JobTerms {
         let Entry { clock, extra, .. } = self[job];
         let Some(extra) = extra.map(|extra| &self.extras[extra]) else {
-            return Terms { clock, ..Terms::default() };
+            return JobTerms { clock, ..JobTerms::default() };
         };
         let recurrence = extra.recurrence.as_deref().copied();
-        Terms { clock, expires_at: extra.expires_at, group: extra.group, recurrence }
+        JobTerms { clock, expires_at: extra.expires_at, group: extra.group, recurrence }
     }
 
     /// Has other terms hold of a job, which is in no heap.
-    pub(crate) fn set_terms(&mut self, job: Handle<Entry>, terms: &Terms) {
+    pub(crate) fn set_terms(&mut self, job: Handle<Entry>, terms: &JobTerms) {
         let entry = self.records.entries.get_mut(job);
         debug_assert_eq!(entry.place, Place::Nowhere, "heaps and groups go by the terms");
         entry.clock = terms.clock;
@@ -295,7 +295,7 @@ fn expires_at(recurrence: &Recurrence, due: Timestamp) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use records::{Holder, JobClock, Starts};
+    use records::{JobClock, LeaseHolder, Starts};
 
     use super::*;
     use crate::queues::Queues;
@@ -311,15 +311,15 @@ mod tests {
             visible_at: Timestamp(0),
             attempt: 0,
             tries: 3,
-            state: JobState::Waiting,
+            state: HeadState::Waiting,
             alias: alias.map(AliasKey),
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             successor: None,
         }
     }
 
     fn successor(id: u8, starts: Starts) -> Successor {
-        let terms = Terms::default();
+        let terms = JobTerms::default();
         Successor { id: JobId([id; 16]), number: 9, run_at: Timestamp(5), tries: 1, terms, starts }
     }
 
@@ -368,7 +368,7 @@ mod tests {
     fn a_reservation_holds_until_its_time_or_the_end_of_its_lease() {
         let (mut table, mut queues) = (Table::default(), Queues::default());
         let job = table.insert(&head(1, None), queues.enter(QUEUE));
-        table.begin_lease(job, 40, Holder::Outside, Timestamp(100));
+        table.begin_lease(job, 40, LeaseHolder::Outside, Timestamp(100));
         let reservation = Reservation { job: JobId([1; 16]), lease: 40 };
         assert!(table.by_reservation(Timestamp(99), reservation) == Some(job));
         assert!(table.by_reservation(Timestamp(100), reservation).is_none());
@@ -385,7 +385,7 @@ mod tests {
         let (mut table, mut queues) = (Table::default(), Queues::default());
         let job = table.insert(&head(1, None), queues.enter(QUEUE));
         assert_eq!(table.extras.len(), 0);
-        let terms = Terms {
+        let terms = JobTerms {
             clock: JobClock::Wall,
             expires_at: Some(Timestamp(50)),
             group: Some(GroupKey(3)),
@@ -394,7 +394,7 @@ mod tests {
         table.set_terms(job, &terms);
         assert_eq!((table.terms(job), table.extras.len()), (terms, 1));
         assert!(table.expires_by(job, Timestamp(50)) && !table.expires_by(job, Timestamp(49)));
-        table.set_terms(job, &Terms::default());
-        assert_eq!((table.terms(job), table.extras.len()), (Terms::default(), 0));
+        table.set_terms(job, &JobTerms::default());
+        assert_eq!((table.terms(job), table.extras.len()), (JobTerms::default(), 0));
     }
 }

@@ -6,7 +6,7 @@
 mod packed;
 
 use base::{Attended, Timestamp, Value, WayIn};
-use records::{Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, Seen, SignReading};
+use records::{Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, LastSeen, SignReading};
 
 use self::packed::{PackedReading, PackedStatus, PackedTime, U40};
 use crate::Noticed;
@@ -37,7 +37,7 @@ pub(crate) struct Device {
 const _: () = assert!(size_of::<Option<Device>>() == 64, "a device is as long as a line of the cache");
 
 impl Device {
-    pub(crate) fn load(profile: &DeviceProfile, state: DeviceState, seen: Option<Seen>) -> Self {
+    pub(crate) fn load(profile: &DeviceProfile, state: DeviceState, seen: Option<LastSeen>) -> Self {
         let nowhere = Place::default();
         Self {
             value: state.value,
@@ -63,8 +63,8 @@ impl Device {
         }
     }
 
-    pub(crate) fn seen(&self) -> Option<Seen> {
-        Some(Seen {
+    pub(crate) fn seen(&self) -> Option<LastSeen> {
+        Some(LastSeen {
             at: Option::from(self.seen_at)?,
             way: self.way()?,
             attended: self.silent_from.into(),

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use base::{Attended, Timestamp, Value, WayIn};
 use records::{
-    AttendedReadings, Batch, Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, Op, Seen, Sign,
+    AttendedReadings, Batch, Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, LastSeen, Op,
+    Sign,
 };
 
 use crate::clocks::Clocks;
@@ -124,7 +125,7 @@ impl Watch {
     }
 
     /// Adds a device as it was stored.
-    pub fn load(&mut self, profile: &DeviceProfile, state: DeviceState, seen: Option<Seen>) {
+    pub fn load(&mut self, profile: &DeviceProfile, state: DeviceState, seen: Option<LastSeen>) {
         *self.connections.of(state.connection) += 1;
         self.devices.put(profile.slot, Device::load(profile, state, seen));
         self.silence.await_sign(&mut self.devices, profile.slot);
@@ -257,7 +258,7 @@ impl Watch {
 
     /// A device's latest sign of life.
     #[must_use]
-    pub fn seen(&self, slot: DeviceSlot) -> Option<Seen> {
+    pub fn seen(&self, slot: DeviceSlot) -> Option<LastSeen> {
         self.devices.get(slot).and_then(Device::seen)
     }
 

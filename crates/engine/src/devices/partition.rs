@@ -37,7 +37,7 @@ use std::time::Duration;
 use base::{ClientId, DeviceId, Incarnation, Lineage, PartitionId, Timestamp, WayIn};
 use fleet::index::IndexChange;
 use jobs::Jobs;
-use records::{Counts, CountsKey, DeviceSlot, DeviceState, Op, PartitionHead, Process};
+use records::{CountsKey, DeviceSlot, DeviceState, HourlyCounts, Op, PartitionHead, Process};
 use store::StoreError;
 use watch::{Connections, Noticed, Watch};
 
@@ -92,7 +92,7 @@ pub struct DevicePartition {
     /// What devices are counted together with.
     groups: DeviceGroups,
     /// Days' counts that were written lately.
-    counts_at_hand: HashMap<CountsKey, Counts>,
+    counts_at_hand: HashMap<CountsKey, HourlyCounts>,
     /// Addresses of devices that clients were told of lately; they are read from the store.
     addresses: HashMap<DeviceSlot, Option<Arc<str>>>,
     /// Nobody was told yet which clients are stale.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::limits::JOBS_PER_CALL_MAX;
 use base::{PartitionId, Problem, Timestamp};
 use compact_str::CompactString;
-use records::{AnswerKey, JobId, QueueSettings, Recurrence, Rule};
+use records::{AnswerKey, JobId, QueueSettings, Recurrence, RecurrenceRule};
 
 use super::checks::{check_payload, check_settings, check_ttr, cut, to_publish};
 use super::input::{Dead, QueueCall, Seen};
@@ -469,10 +469,12 @@ pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
 fn recurs(recurrence: Option<&Recurrence>, cron: Option<body::Cron>) -> Option<Recurs> {
     let Recurrence { rule, left: executions, .. } = *recurrence?;
     match (rule, cron) {
-        (Rule::Every(ms), _) => Some(Recurs::Every { interval: Duration::from_millis(ms), executions }),
-        (Rule::Calendar, Some(body::Cron { expression, zone })) => {
+        (RecurrenceRule::Every(ms), _) => {
+            Some(Recurs::Every { interval: Duration::from_millis(ms), executions })
+        }
+        (RecurrenceRule::Calendar, Some(body::Cron { expression, zone })) => {
             Some(Recurs::Cron { expression, zone, executions })
         }
-        (Rule::Calendar, None) => None,
+        (RecurrenceRule::Calendar, None) => None,
     }
 }

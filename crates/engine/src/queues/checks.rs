@@ -9,7 +9,7 @@ use base::limits::{
 };
 use base::{Problem, Timestamp, hash};
 use compact_str::CompactString;
-use records::{AliasKey, GroupKey, QueueSettings, Rule};
+use records::{AliasKey, GroupKey, QueueSettings, RecurrenceRule};
 
 use super::input::ToPublish;
 use super::{Due, NewJob, Payload, QueueName, Recurs, Want, body};
@@ -58,11 +58,11 @@ fn first_by_calendar(job: &NewJob, wall: Timestamp) -> Option<Due> {
     calendar::first(expression, zone.as_deref(), wall).map(Due::At)
 }
 
-fn rule(place: usize, recurs: &Recurs) -> Result<(Rule, Option<u32>), Problem> {
+fn rule(place: usize, recurs: &Recurs) -> Result<(RecurrenceRule, Option<u32>), Problem> {
     let place = place + 1;
     let (rule, executions) = match recurs {
         Recurs::Every { interval, executions } if *interval >= INTERVAL_MIN => {
-            (Rule::Every(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)), *executions)
+            (RecurrenceRule::Every(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)), *executions)
         }
         Recurs::Every { interval, .. } => {
             let interval = base::duration::format(*interval);
@@ -72,7 +72,7 @@ fn rule(place: usize, recurs: &Recurs) -> Result<(Rule, Option<u32>), Problem> {
         Recurs::Cron { expression, zone, executions } => {
             calendar::check(expression, zone.as_deref())
                 .map_err(|why| Problem::not_allowed("invalid_schedule", format!("job {place}: {why}")))?;
-            (Rule::Calendar, *executions)
+            (RecurrenceRule::Calendar, *executions)
         }
     };
     if executions == Some(0) {

@@ -234,7 +234,7 @@ pub struct ToPublish {
     /// Its group.
     pub group: Option<GroupKey>,
     /// Its rule and how many runs there are.
-    pub recurs: Option<(records::Rule, Option<u32>)>,
+    pub recurs: Option<(records::RecurrenceRule, Option<u32>)>,
     /// With which its queue publishes it once.
     pub idempotency_key: Option<CompactString>,
 }

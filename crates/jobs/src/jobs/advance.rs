@@ -1,7 +1,7 @@
 //! Time moves on: jobs become available, leases run out, jobs expire.
 
 use base::Timestamp;
-use records::{AliasKey, GroupKey, Holder, JobId, QueueKey};
+use records::{AliasKey, GroupKey, JobId, LeaseHolder, QueueKey};
 
 use crate::entry::Entry;
 use crate::jobs::Jobs;
@@ -35,7 +35,7 @@ pub struct Lapsed {
     /// Its group.
     pub group: Option<GroupKey>,
     /// Who held it.
-    pub holder: Holder,
+    pub holder: LeaseHolder,
     /// What became of the job.
     pub released: Released,
 }
@@ -95,8 +95,8 @@ impl Jobs {
             return None;
         };
         let charge = match holder {
-            Holder::Own(_) => Charge::NeverLast,
-            Holder::Outside => Charge::Counted,
+            LeaseHolder::Own(_) => Charge::NeverLast,
+            LeaseHolder::Outside => Charge::Counted,
         };
         let alias = self.table.alias(job);
         let Entry { id, queue, attempt, tries, visible_at, .. } = self.table[job];

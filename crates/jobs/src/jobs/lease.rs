@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use records::{Holder, JobHead, JobId, JobState, QueueKey, Reservation};
+use records::{HeadState, JobHead, JobId, LeaseHolder, QueueKey, Reservation};
 
 use crate::entry::Entry;
 use crate::jobs::Jobs;
@@ -136,14 +136,14 @@ impl Jobs {
         let step = &mut step.loading();
         let job = self.enter(head);
         match head.state {
-            JobState::Reserved { holder: Holder::Own(process), .. } if process != self.process => {
+            HeadState::Reserved { holder: LeaseHolder::Own(process), .. } if process != self.process => {
                 // One that has expired meanwhile does so when time moves on.
                 let superseded = self.supersede(job, step);
                 let released =
                     superseded.unwrap_or_else(|| self.requeue(job, step.now, Charge::NeverLast, step));
                 LoadOutcome::Interrupted { job: head.id, attempt: head.attempt, released }
             }
-            JobState::Reserved { .. } | JobState::Waiting => {
+            HeadState::Reserved { .. } | HeadState::Waiting => {
                 self.place(job, step);
                 self.restore_group(job, step);
                 LoadOutcome::Kept
@@ -156,12 +156,12 @@ impl Jobs {
     pub fn lease(
         &mut self,
         queue: QueueKey,
-        holder: Holder,
+        holder: LeaseHolder,
         ttr: Duration,
         step: &mut JobsStep<'_>,
     ) -> Option<Leased> {
         debug_assert!(
-            matches!(holder, Holder::Outside) || holder == Holder::Own(self.process),
+            matches!(holder, LeaseHolder::Outside) || holder == LeaseHolder::Own(self.process),
             "workers of another process do not ask here"
         );
         let queue = self.queues.find(queue)?;
@@ -192,7 +192,7 @@ impl Jobs {
         }
     }
 
-    fn reserve(&mut self, job: Handle<Entry>, now: Timestamp, holder: Holder, ttr: Duration) -> Leased {
+    fn reserve(&mut self, job: Handle<Entry>, now: Timestamp, holder: LeaseHolder, ttr: Duration) -> Leased {
         let number = self.numbers.take_lease();
         self.table.begin_lease(job, number, holder, now.after(ttr));
         let entry = &self.table[job];

@@ -1,6 +1,6 @@
 //! Where a job waits: for a time, for its group, or for a consumer; and when consumers are told.
 
-use records::{Batch, GroupKey, JobHead, JobState, Op};
+use records::{Batch, GroupKey, HeadState, JobHead, Op};
 
 use crate::entry::{Entry, Place};
 use crate::jobs::Jobs;
@@ -19,7 +19,7 @@ impl Jobs {
     /// Has a job in memory, in no place yet.
     pub(super) fn enter(&mut self, head: &JobHead) -> Handle<Entry> {
         let queue = self.queues.enter(head.queue);
-        self.queues[queue].count_job(matches!(head.state, JobState::Reserved { .. }));
+        self.queues[queue].count_job(matches!(head.state, HeadState::Reserved { .. }));
         self.table.insert(head, queue)
     }
 

@@ -1,7 +1,7 @@
 //! New jobs, and what becomes of one whose alias is held.
 
 use base::Timestamp;
-use records::{AliasKey, JobHead, JobId, JobState, QueueKey, Starts, Successor, Terms};
+use records::{AliasKey, HeadState, JobHead, JobId, JobTerms, QueueKey, Starts, Successor};
 
 use crate::entry::{Entry, Next};
 use crate::jobs::Jobs;
@@ -24,7 +24,7 @@ pub struct NewJob {
     /// Attempts it may have; at most 2^31 - 1.
     pub tries: u32,
     /// What else holds of it.
-    pub terms: Terms,
+    pub terms: JobTerms,
     /// The caller's own id.
     pub alias: Option<AliasKey>,
     /// What to do when the alias is held.
@@ -83,7 +83,7 @@ impl Jobs {
             visible_at: job.run_at,
             attempt: 0,
             tries: job.tries,
-            state: JobState::Waiting,
+            state: HeadState::Waiting,
             alias: job.alias,
             terms: job.terms,
             successor: None,

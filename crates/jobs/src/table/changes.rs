@@ -2,7 +2,7 @@
 //! its next run. It is in no heap meanwhile, for the heaps go by what is changed here.
 
 use base::Timestamp;
-use records::{Holder, JobClock, Recurrence, Terms};
+use records::{JobClock, JobTerms, LeaseHolder, Recurrence};
 
 use super::{Table, expires_at};
 use crate::clocks::Moment;
@@ -16,7 +16,7 @@ impl Table {
         job: Handle<Entry>,
         number: u64,
         (run_at, tries): (Timestamp, u32),
-        terms: &Terms,
+        terms: &JobTerms,
     ) {
         let entry = self.entry_mut(job);
         (entry.run_at, entry.visible_at) = (run_at, run_at);
@@ -60,7 +60,13 @@ impl Table {
     }
 
     /// Begins a run of a job that waits: it is with a worker `until` then, of the engine clock.
-    pub(crate) fn begin_lease(&mut self, job: Handle<Entry>, number: u64, holder: Holder, until: Timestamp) {
+    pub(crate) fn begin_lease(
+        &mut self,
+        job: Handle<Entry>,
+        number: u64,
+        holder: LeaseHolder,
+        until: Timestamp,
+    ) {
         let visible_at_before = Some(self[job].visible_at);
         let lease = self.leases.insert(Lease { number, holder, visible_at_before });
         let entry = self.entry_mut(job);

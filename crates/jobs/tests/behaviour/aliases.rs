@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use jobs::{Acked, NewJob, Published, Released, RescheduleError, Retry, Stale};
-use records::{AliasKey, Holder, QueueKey};
+use records::{AliasKey, LeaseHolder, QueueKey};
 
 use crate::rig::{ALIAS, QUEUE, Rig, aliased, id, job, ms};
 use jobs::OnConflict::{Keep, Reject, Replace};
@@ -120,7 +120,7 @@ fn a_replaced_run_ends_as_superseded_in_whatever_way_it_fails() {
     }
     let mut rig = Rig::new();
     rig.publish(aliased(1, Replace));
-    rig.lease_as(Holder::Outside, ms(10)).expect("it is due");
+    rig.lease_as(LeaseHolder::Outside, ms(10)).expect("it is due");
     rig.publish(aliased(2, Replace));
     let lapsed: Vec<_> = rig.at(10).iter().map(|lapse| lapse.released).collect();
     assert_eq!(lapsed, [superseded]);

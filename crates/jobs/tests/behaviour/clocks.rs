@@ -2,12 +2,12 @@
 
 use base::Timestamp;
 use jobs::{NewJob, Retry};
-use records::{JobClock, Terms};
+use records::{JobClock, JobTerms};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
 fn by_wall(number: u8, run_at: i64) -> NewJob {
-    let terms = Terms { clock: JobClock::Wall, ..Terms::default() };
+    let terms = JobTerms { clock: JobClock::Wall, ..JobTerms::default() };
     NewJob { run_at: Timestamp(run_at), terms, ..job(number) }
 }
 

@@ -2,12 +2,12 @@
 
 use base::Timestamp;
 use jobs::{NewJob, OnConflict, Published, Released, Retry};
-use records::{Holder, Recurrence, Rule, Terms};
+use records::{JobTerms, LeaseHolder, Recurrence, RecurrenceRule};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, ms};
 
 fn expiring(number: u8, at: i64) -> NewJob {
-    NewJob { terms: Terms { expires_at: Some(Timestamp(at)), ..Terms::default() }, ..job(number) }
+    NewJob { terms: JobTerms { expires_at: Some(Timestamp(at)), ..JobTerms::default() }, ..job(number) }
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_run_may_outlast_its_time_but_is_not_repeated() {
     for end in ends {
         let mut rig = Rig::new();
         rig.publish(expiring(1, 10));
-        let held = rig.lease_as(Holder::Outside, ms(30)).expect("it is due").reservation;
+        let held = rig.lease_as(LeaseHolder::Outside, ms(30)).expect("it is due").reservation;
         assert!(rig.at(20).is_empty());
         assert!(rig.jobs.held(rig.now, held).is_some(), "its worker goes on");
         end(&mut rig, held);
@@ -59,7 +59,7 @@ fn a_run_may_outlast_its_time_but_is_not_repeated() {
 fn a_lease_that_runs_out_after_the_end_is_told_as_expired() {
     let mut rig = Rig::new();
     rig.publish(NewJob { tries: 1, ..expiring(1, 10) });
-    rig.lease_as(Holder::Outside, ms(30)).expect("it is due");
+    rig.lease_as(LeaseHolder::Outside, ms(30)).expect("it is due");
     let released: Vec<_> = rig.at(30).iter().map(|lapsed| lapsed.released).collect();
     assert_eq!(released, [Released::Expired], "it is not dead, though it was its last try");
     assert!(rig.dead.is_empty());
@@ -102,7 +102,7 @@ fn who_publishes_under_an_alias_need_not_wait_until_its_expired_holder_is_notice
 #[test]
 fn nor_until_an_expired_successor_is() {
     let with = |number, at, recurrence| NewJob {
-        terms: Terms { recurrence, ..expiring(1, at).terms },
+        terms: JobTerms { recurrence, ..expiring(1, at).terms },
         ..aliased(number, OnConflict::Keep)
     };
     let mut rig = Rig::new();
@@ -111,7 +111,7 @@ fn nor_until_an_expired_successor_is() {
     rig.publish(with(2, 50, None));
     rig.now = Timestamp(50);
     assert_eq!((rig.expire_holder(), rig.jobs.get(id(2))), (Some(id(2)), None));
-    let again = |left| Some(Recurrence { rule: Rule::Every(100), left, run: 1, ttl_ms: Some(10) });
+    let again = |left| Some(Recurrence { rule: RecurrenceRule::Every(100), left, run: 1, ttl_ms: Some(10) });
     assert_eq!(rig.publish(with(3, 60, again(Some(1)))), Published::Succeeds { replaced: None });
     rig.now = Timestamp(60);
     assert_eq!(rig.expire_holder(), Some(id(3)), "it was its last run");
@@ -126,7 +126,7 @@ fn a_restart_forgets_no_expiry() {
     let mut rig = Rig::new();
     rig.publish(expiring(1, 50));
     rig.publish(expiring(2, 20));
-    rig.lease_as(Holder::Own(rig.process), LONG).expect("one is due");
+    rig.lease_as(LeaseHolder::Own(rig.process), LONG).expect("one is due");
     rig.now = Timestamp(30);
     rig.restart(records::Process(2));
     rig.at(30);

@@ -2,12 +2,12 @@
 
 use base::Timestamp;
 use jobs::{NewJob, OnConflict, Retry};
-use records::{GroupKey, Holder, Process, Terms};
+use records::{GroupKey, JobTerms, LeaseHolder, Process};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, ms};
 
 fn grouped(number: u8, run_at: i64) -> NewJob {
-    let terms = Terms { group: Some(GroupKey(1)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(1)), ..JobTerms::default() };
     NewJob { run_at: Timestamp(run_at), terms, ..job(number) }
 }
 
@@ -92,7 +92,7 @@ fn done_dead_expired_and_cancelled_free_the_group() {
     ];
     for end in ends {
         let mut rig = Rig::new();
-        let terms = Terms { expires_at: Some(Timestamp(10)), ..grouped(1, 0).terms };
+        let terms = JobTerms { expires_at: Some(Timestamp(10)), ..grouped(1, 0).terms };
         rig.publish(NewJob { tries: 1, terms, ..grouped(1, 0) });
         rig.publish(grouped(2, 0));
         end(&mut rig);
@@ -105,7 +105,7 @@ fn a_restart_knows_who_was_started() {
     for (process, first) in [(Process(1), None), (Process(2), Some(id(1)))] {
         let mut rig = Rig::new();
         rig.publish(grouped(1, 0));
-        rig.lease_as(Holder::Own(Process(1)), LONG).expect("it is due");
+        rig.lease_as(LeaseHolder::Own(Process(1)), LONG).expect("it is due");
         rig.publish(grouped(2, -5));
         rig.restart(process);
         rig.at(5);

@@ -2,11 +2,11 @@
 
 use base::Timestamp;
 use jobs::{Acked, Lapsed, Released, Retry, Stale};
-use records::{Holder, Process, Reservation};
+use records::{LeaseHolder, Process, Reservation};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
-const OWN: Holder = Holder::Own(Process(1));
+const OWN: LeaseHolder = LeaseHolder::Own(Process(1));
 
 #[test]
 fn a_job_that_is_done_is_gone() {
@@ -43,7 +43,7 @@ fn a_stale_reservation_changes_nothing() {
 fn a_reservation_ends_with_its_ttr_though_nobody_noticed_yet() {
     let mut rig = Rig::new();
     rig.publish(job(1));
-    let held = rig.lease_as(Holder::Outside, ms(10)).expect("it is due").reservation;
+    let held = rig.lease_as(LeaseHolder::Outside, ms(10)).expect("it is due").reservation;
     rig.now = Timestamp(9);
     assert!(rig.jobs.held(rig.now, held).is_some());
     rig.now = Timestamp(10);
@@ -54,11 +54,11 @@ fn a_reservation_ends_with_its_ttr_though_nobody_noticed_yet() {
 fn a_lease_that_ran_out_counts_and_is_told() {
     let mut rig = Rig::new();
     rig.publish(job(1));
-    rig.lease_as(Holder::Outside, ms(10)).expect("it is due");
+    rig.lease_as(LeaseHolder::Outside, ms(10)).expect("it is due");
     rig.taken_wakes();
     let lapsed = rig.at(25);
     let released = Released::Waiting { until: Timestamp(10) };
-    let (holder, alias, group) = (Holder::Outside, None, None);
+    let (holder, alias, group) = (LeaseHolder::Outside, None, None);
     let expect = Lapsed { job: id(1), queue: QUEUE, alias, attempt: 1, tries: 3, group, holder, released };
     assert_eq!(lapsed, [expect]);
     assert_eq!(rig.taken_wakes(), [QUEUE]);
@@ -69,7 +69,7 @@ fn a_lease_that_ran_out_counts_and_is_told() {
 fn an_extended_lease_lasts_from_now() {
     let mut rig = Rig::new();
     rig.publish(job(1));
-    let held = rig.lease_as(Holder::Outside, ms(10)).expect("it is due").reservation;
+    let held = rig.lease_as(LeaseHolder::Outside, ms(10)).expect("it is due").reservation;
     rig.at(9);
     assert_eq!(rig.extend(held, ms(10)), Ok(Timestamp(19)));
     assert_eq!((rig.at(18), rig.jobs.next_wakeup()), (vec![], Some(Timestamp(19))));
@@ -136,7 +136,7 @@ fn an_attempt_that_makes_up_for_an_interrupted_one_is_the_last() {
 
 #[test]
 fn a_lapse_takes_the_last_try_of_a_consumer_outside_but_not_of_a_worker_of_our_own() {
-    for (holder, dies) in [(Holder::Outside, true), (OWN, false)] {
+    for (holder, dies) in [(LeaseHolder::Outside, true), (OWN, false)] {
         let mut rig = Rig::new();
         rig.publish(jobs::NewJob { tries: 1, ..job(1) });
         rig.lease_as(holder, ms(10)).expect("it is due");

@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use jobs::{NewJob, QueueRules, ReadRequest, Retry};
-use records::{GroupKey, JobClock, JobId, Parking, Process, QueueKey, QueueOrder, Terms};
+use records::{GroupKey, JobClock, JobId, JobTerms, Parking, Process, QueueKey, QueueOrder};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
@@ -52,7 +52,7 @@ fn jobs_of_one_clock_do_not_make_way_for_those_of_the_other() {
     for number in 1..=9 {
         let clock = if number < 9 { JobClock::Engine } else { JobClock::Wall };
         rig.publish(NewJob {
-            terms: Terms { clock, ..Terms::default() },
+            terms: JobTerms { clock, ..JobTerms::default() },
             ..job_at(number, FAR + i64::from(number))
         });
     }
@@ -150,7 +150,7 @@ fn what_was_published_late_with_a_time_before_all_others_goes_first_whatever_is_
 fn a_group_waits_for_those_of_it_whose_time_came_before_also_where_the_newest_goes_first() {
     let mut rig = Rig::new();
     rig.rule(QueueRules { order: QueueOrder::Lifo, ..QueueRules::default() });
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     for number in 1..=2 {
         rig.publish(NewJob { terms, ..job_at(number, FAR) });
     }
@@ -164,7 +164,7 @@ fn a_group_waits_for_those_of_it_whose_time_came_before_also_where_the_newest_go
 #[test]
 fn nobody_goes_before_the_first_of_a_group_because_that_is_parked() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     for number in 1..=3 {
         rig.publish(NewJob { terms, ..job(number) });
     }
@@ -181,7 +181,7 @@ fn nobody_goes_before_the_first_of_a_group_because_that_is_parked() {
 fn what_is_parked_is_not_wanted_at_the_same_moment() {
     // Each is due, or expires, as soon as may be for it to be parked.
     let soon = Timestamp(1_001);
-    let expires = Terms { expires_at: Some(soon), ..Terms::default() };
+    let expires = JobTerms { expires_at: Some(soon), ..JobTerms::default() };
     let jobs = [NewJob { terms: expires, ..job(1) }, NewJob { run_at: soon, ..job(1) }];
     for first in jobs {
         let mut rig = Rig::new();
@@ -204,7 +204,7 @@ fn what_is_parked_is_not_wanted_at_the_same_moment() {
 #[test]
 fn a_group_keeps_its_active_job_and_asks_for_those_behind() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     for number in 1..=4 {
         rig.publish(NewJob { terms, ..job(number) });
     }
@@ -220,7 +220,7 @@ fn a_group_keeps_its_active_job_and_asks_for_those_behind() {
 #[test]
 fn a_group_leaves_memory_with_its_head_which_leads_back_to_it_in_the_order_of_the_queue() {
     let mut rig = Rig::new();
-    let of = |group| Terms { group: Some(GroupKey(group)), ..Terms::default() };
+    let of = |group| JobTerms { group: Some(GroupKey(group)), ..JobTerms::default() };
     for number in 1..=9 {
         rig.publish(NewJob { terms: of(u64::from(number) % 3), ..job(number) });
     }
@@ -243,7 +243,7 @@ fn a_group_leaves_memory_with_its_head_which_leads_back_to_it_in_the_order_of_th
 #[test]
 fn a_late_job_of_a_group_goes_before_its_head_that_is_parked() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     rig.at(50);
     rig.publish(job_at(1, 10));
     for number in 2..=4 {
@@ -258,7 +258,7 @@ fn a_late_job_of_a_group_goes_before_its_head_that_is_parked() {
 #[test]
 fn when_the_head_of_a_group_is_gone_the_next_one_leads_to_what_is_parked() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     rig.publish(job(1));
     for number in 2..=4 {
         rig.publish(NewJob { terms, ..job(number) });
@@ -279,7 +279,7 @@ fn when_the_head_of_a_group_is_gone_the_next_one_leads_to_what_is_parked() {
 fn lines_are_read_no_further_than_there_is_room() {
     let mut rig = Rig::new();
     for group in 0..10 {
-        let terms = Terms { group: Some(GroupKey(group)), ..Terms::default() };
+        let terms = JobTerms { group: Some(GroupKey(group)), ..JobTerms::default() };
         for number in 0..20 {
             rig.publish(NewJob { terms, ..job(1 + 20 * group as u8 + number) });
         }
@@ -302,7 +302,7 @@ fn a_group_is_known_after_a_start_by_jobs_that_the_wall_clock_has_left_behind() 
     let mut rig = Rig::new();
     rig.see_wall(50);
     rig.at(100);
-    let by = |clock| Terms { group: Some(GroupKey(4)), clock, ..Terms::default() };
+    let by = |clock| JobTerms { group: Some(GroupKey(4)), clock, ..JobTerms::default() };
     for number in 1..=2 {
         rig.publish(NewJob { terms: by(JobClock::Wall), ..job_at(number, 50) });
     }
@@ -324,7 +324,7 @@ fn a_group_is_known_after_a_start_by_jobs_that_the_wall_clock_has_left_behind() 
 #[test]
 fn a_group_that_waited_for_what_was_parked_goes_on_as_soon_as_nothing_is() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     rig.publish(NewJob { terms, ..job_at(1, FAR) });
     rig.publish(job_at(2, FAR));
     rig.publish(job_at(3, 2 * FAR));
@@ -354,7 +354,7 @@ fn a_call_about_a_parked_job_makes_it_resident_wherever_it_is() {
 #[test]
 fn a_job_that_expires_in_its_line_is_found_in_time() {
     let mut rig = Rig::new();
-    let terms = Terms { expires_at: Some(Timestamp(FAR)), ..Terms::default() };
+    let terms = JobTerms { expires_at: Some(Timestamp(FAR)), ..JobTerms::default() };
     for number in 1..=3 {
         rig.publish(NewJob { terms, ..job(number) });
     }
@@ -367,7 +367,7 @@ fn a_job_that_expires_in_its_line_is_found_in_time() {
 #[test]
 fn the_wall_clock_is_watched_for_jobs_that_are_parked_too() {
     let mut rig = Rig::new();
-    let terms = Terms { clock: JobClock::Wall, ..Terms::default() };
+    let terms = JobTerms { clock: JobClock::Wall, ..JobTerms::default() };
     rig.publish(NewJob { terms, ..job_at(1, FAR) });
     rig.publish(NewJob { terms, ..job_at(2, FAR + 1) });
     rig.evict();
@@ -401,7 +401,7 @@ fn with_no_job_parked_there_are_no_horizons() {
 #[test]
 fn a_queue_is_named_when_its_group_need_not_be_read_any_more() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     for number in 1..=3 {
         rig.publish(NewJob { terms, ..job(number) });
     }

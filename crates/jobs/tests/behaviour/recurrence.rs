@@ -2,13 +2,14 @@
 
 use base::Timestamp;
 use jobs::{Acked, NewJob, OnConflict, Published, Released, Retry};
-use records::{JobClock, Recurrence, Rule, Terms};
+use records::{JobClock, JobTerms, Recurrence, RecurrenceRule};
 
 use crate::rig::{ALIAS, QUEUE, Rig, aliased, id, job, ms};
 
 fn every(number: u8, interval_ms: u64, left: Option<u32>) -> NewJob {
-    let recurrence = Some(Recurrence { rule: Rule::Every(interval_ms), left, run: 1, ttl_ms: None });
-    NewJob { terms: Terms { recurrence, ..Terms::default() }, ..job(number) }
+    let recurrence =
+        Some(Recurrence { rule: RecurrenceRule::Every(interval_ms), left, run: 1, ttl_ms: None });
+    NewJob { terms: JobTerms { recurrence, ..JobTerms::default() }, ..job(number) }
 }
 
 fn next(at: i64) -> Acked {
@@ -93,7 +94,7 @@ fn each_run_expires_by_its_own_due_time() {
     let mut rig = Rig::new();
     let job = every(1, 100, None);
     let recurrence = job.terms.recurrence.map(|recurrence| Recurrence { ttl_ms: Some(30), ..recurrence });
-    let terms = Terms { recurrence, expires_at: Some(Timestamp(30)), ..job.terms };
+    let terms = JobTerms { recurrence, expires_at: Some(Timestamp(30)), ..job.terms };
     rig.publish(NewJob { terms, ..job });
     rig.at(30);
     assert_eq!(rig.expired.split_off(0), [(id(1), Some(Timestamp(100)))]);
@@ -106,8 +107,8 @@ fn each_run_expires_by_its_own_due_time() {
 #[test]
 fn a_calendar_says_when_by_the_wall_clock() {
     let mut rig = Rig::new();
-    let recurrence = Some(Recurrence { rule: Rule::Calendar, left: None, run: 1, ttl_ms: None });
-    let terms = Terms { clock: JobClock::Wall, recurrence, ..Terms::default() };
+    let recurrence = Some(Recurrence { rule: RecurrenceRule::Calendar, left: None, run: 1, ttl_ms: None });
+    let terms = JobTerms { clock: JobClock::Wall, recurrence, ..JobTerms::default() };
     rig.see_wall(650);
     rig.publish(NewJob { run_at: Timestamp(600), terms, ..job(1) });
     let held = rig.take();
@@ -155,8 +156,9 @@ fn a_recurring_successor_takes_its_ttl_along_to_another_time() {
     let mut rig = Rig::new();
     rig.publish(aliased(1, OnConflict::Reject));
     let held = rig.take();
-    let recurrence = Some(Recurrence { rule: Rule::Every(100), left: None, run: 1, ttl_ms: Some(10) });
-    let terms = Terms { recurrence, expires_at: Some(Timestamp(10)), ..Terms::default() };
+    let recurrence =
+        Some(Recurrence { rule: RecurrenceRule::Every(100), left: None, run: 1, ttl_ms: Some(10) });
+    let terms = JobTerms { recurrence, expires_at: Some(Timestamp(10)), ..JobTerms::default() };
     let next = NewJob { terms, ..aliased(2, OnConflict::Keep) };
     assert_eq!(rig.publish(next), Published::Succeeds { replaced: None });
     assert_eq!(rig.reschedule(id(2), 50), Ok(()));

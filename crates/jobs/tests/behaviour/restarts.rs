@@ -2,11 +2,11 @@
 
 use base::Timestamp;
 use jobs::{Acked, LoadOutcome, NewJob, OnConflict, Released, Retry, Stale};
-use records::{Holder, Process};
+use records::{LeaseHolder, Process};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, job_at, ms};
 
-const OWN: Holder = Holder::Own(Process(1));
+const OWN: LeaseHolder = LeaseHolder::Own(Process(1));
 const NEXT: Process = Process(2);
 
 #[test]

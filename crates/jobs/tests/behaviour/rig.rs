@@ -11,8 +11,8 @@ use jobs::{
 };
 use jobs::{Released, RescheduleError, Retry, Stale};
 use records::{
-    AliasKey, Batch, Holder, JobClock, JobHead, JobId, Op, ParkedJob, Parking, Process, QueueKey,
-    Reservation, Terms,
+    AliasKey, Batch, JobClock, JobHead, JobId, JobTerms, LeaseHolder, Op, ParkedJob, Parking, Process,
+    QueueKey, Reservation,
 };
 
 /// The queue of every test that needs only one.
@@ -37,7 +37,7 @@ pub(crate) fn job(number: u8) -> NewJob {
         queue: QUEUE,
         run_at: Timestamp(0),
         tries: 3,
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         alias: None,
         on_conflict: OnConflict::Reject,
     }
@@ -91,13 +91,13 @@ impl Rig {
         self.call(|jobs, step| jobs.publish(job, step))
     }
 
-    pub(crate) fn lease_as(&mut self, holder: Holder, ttr: Duration) -> Option<Leased> {
+    pub(crate) fn lease_as(&mut self, holder: LeaseHolder, ttr: Duration) -> Option<Leased> {
         self.call(|jobs, step| jobs.lease(QUEUE, holder, ttr, step))
     }
 
     /// Leases outside, for longer than the test takes.
     pub(crate) fn lease(&mut self) -> Option<Leased> {
-        self.lease_as(Holder::Outside, LONG)
+        self.lease_as(LeaseHolder::Outside, LONG)
     }
 
     /// Leases what must be there.

@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use jobs::{NewJob, QueueRules, Retry};
-use records::{GroupKey, JobClock, JobId, QueueOrder, Terms};
+use records::{GroupKey, JobClock, JobId, JobTerms, QueueOrder};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
@@ -29,7 +29,7 @@ fn the_newest_goes_first_where_that_is_the_order() {
 fn a_group_keeps_its_order_where_the_newest_goes_first() {
     let mut rig = Rig::new();
     rig.rule(lifo());
-    let terms = Terms { group: Some(GroupKey(1)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(1)), ..JobTerms::default() };
     for number in 1..=2 {
         rig.publish(NewJob { terms, ..job(number) });
     }
@@ -119,7 +119,7 @@ fn the_oldest_is_told_of_whatever_goes_first() {
         for (number, run_at) in [(1, 20), (2, 10), (3, 30), (4, 90)] {
             rig.publish(job_at(number, run_at));
         }
-        let by_wall = Terms { clock: JobClock::Wall, ..Terms::default() };
+        let by_wall = JobTerms { clock: JobClock::Wall, ..JobTerms::default() };
         rig.publish(NewJob { terms: by_wall, ..job_at(5, 1_015) });
         rig.see_wall(1_050);
         rig.at(50);

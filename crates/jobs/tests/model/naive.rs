@@ -10,7 +10,8 @@ use jobs::{
 };
 use jobs::{Calendar, Released, RescheduleError, Retry, Stale};
 use records::{
-    AliasKey, Holder, JobClock, JobId, Process, QueueKey, QueueOrder, Recurrence, Reservation, Rule, Terms,
+    AliasKey, JobClock, JobId, JobTerms, LeaseHolder, Process, QueueKey, QueueOrder, Recurrence,
+    RecurrenceRule, Reservation,
 };
 
 use crate::allowed::Rules;
@@ -26,9 +27,9 @@ pub(crate) struct Job {
     pub(crate) visible_at: Timestamp,
     pub(crate) attempt: u32,
     pub(crate) tries: u32,
-    pub(crate) lease: Option<(u64, Holder)>,
+    pub(crate) lease: Option<(u64, LeaseHolder)>,
     pub(crate) alias: Option<AliasKey>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: JobTerms,
     pub(crate) next: Option<Next>,
     /// Whether `advance` or `publish` has seen that its time has come.
     pub(crate) ready: bool,
@@ -55,7 +56,7 @@ pub(crate) struct Next {
     pub(crate) number: u64,
     pub(crate) run_at: Timestamp,
     pub(crate) tries: u32,
-    pub(crate) terms: Terms,
+    pub(crate) terms: JobTerms,
     pub(crate) waits_for_retries: bool,
 }
 
@@ -122,7 +123,7 @@ impl Naive {
         Published::Replaced { job: old.id, dropped: old.next.map(|next| next.id) }
     }
 
-    pub(crate) fn lease(&mut self, queue: QueueKey, holder: Holder, ttr: Duration) -> Option<Leased> {
+    pub(crate) fn lease(&mut self, queue: QueueKey, holder: LeaseHolder, ttr: Duration) -> Option<Leased> {
         if !self.rules_allow(queue) {
             return None;
         }
@@ -271,7 +272,7 @@ impl Naive {
                 self.offer(place);
                 continue;
             };
-            let charge = if holder == Holder::Outside { Charge::Counted } else { Charge::NeverLast };
+            let charge = if holder == LeaseHolder::Outside { Charge::Counted } else { Charge::NeverLast };
             let Job { id, queue, alias, attempt, tries, visible_at, terms, .. } = self.jobs[place];
             let released = self.end_run(place, visible_at, charge);
             let group = terms.group;
@@ -301,7 +302,7 @@ impl Naive {
     pub(crate) fn load(&mut self, id: JobId, process: Process) -> LoadOutcome {
         let place = self.jobs.iter().position(|job| job.id == id).expect("listed just before");
         match self.jobs[place].lease {
-            Some((_, Holder::Own(holder))) if holder != process => {
+            Some((_, LeaseHolder::Own(holder))) if holder != process => {
                 let attempt = self.jobs[place].attempt;
                 // What has expired is not looked at before time moves on.
                 let expires_at = self.jobs[place].terms.expires_at.take();
@@ -391,14 +392,14 @@ impl Naive {
         let Job { id, run_at, terms, .. } = self.jobs[place];
         let recurrence = terms.recurrence.filter(|recurrence| recurrence.left != Some(1))?;
         let (clock, next) = match recurrence.rule {
-            Rule::Every(ms) => {
+            RecurrenceRule::Every(ms) => {
                 let mut next = run_at.after(Duration::from_millis(ms));
                 while next.after(Duration::from_millis(ms)) <= self.time(terms.clock) {
                     next = next.after(Duration::from_millis(ms));
                 }
                 (terms.clock, next)
             }
-            Rule::Calendar => (JobClock::Wall, Sevens.next(id, run_at, self.time(JobClock::Wall))?),
+            RecurrenceRule::Calendar => (JobClock::Wall, Sevens.next(id, run_at, self.time(JobClock::Wall))?),
         };
         let (number, on_engine) = (self.number(), self.on_engine(next, clock));
         let job = &mut self.jobs[place];
@@ -453,7 +454,7 @@ impl Naive {
     }
 }
 
-fn set_ttl(terms: &mut Terms, due: Timestamp) {
+fn set_ttl(terms: &mut JobTerms, due: Timestamp) {
     if let Some(recurrence) = terms.recurrence {
         terms.expires_at = recurrence.ttl_ms.map(|ms| Timestamp(due.0 + millis(Duration::from_millis(ms))));
     }

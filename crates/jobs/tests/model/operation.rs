@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobs::{Charge, OnConflict, QueueRules};
 use proptest::prelude::*;
-use records::{JobClock, QueueOrder, Rule};
+use records::{JobClock, QueueOrder, RecurrenceRule};
 
 /// One thing that happens. Ids and reservations are picked from all that were ever given out, by a
 /// number modulo. Times are in units that the world scales.
@@ -43,7 +43,7 @@ pub(crate) struct Publish {
 /// How a job comes again.
 #[derive(Clone, Debug)]
 pub(crate) struct Recurs {
-    pub(crate) rule: Rule,
+    pub(crate) rule: RecurrenceRule,
     pub(crate) left: Option<u32>,
     pub(crate) ttl: Option<i64>,
 }
@@ -142,7 +142,8 @@ fn publish(scope: Scope) -> impl Strategy<Value = Publish> {
 }
 
 fn recurs() -> impl Strategy<Value = Recurs> {
-    let rule = prop_oneof![2 => (1..40_u64).prop_map(Rule::Every), 1 => Just(Rule::Calendar)];
+    let rule =
+        prop_oneof![2 => (1..40_u64).prop_map(RecurrenceRule::Every), 1 => Just(RecurrenceRule::Calendar)];
     let left = proptest::option::of(1..4_u32);
     let ttl = proptest::option::of(0..40_i64);
     (rule, left, ttl).prop_map(|(rule, left, ttl)| Recurs { rule, left, ttl })

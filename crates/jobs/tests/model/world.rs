@@ -6,8 +6,8 @@ use std::time::Duration;
 use base::{PartitionId, Timestamp};
 use jobs::{Jobs, JobsStep, NewJob, Numbers, Passed, Progress, Published, QueueRules, ReadRequest, Retry};
 use records::{
-    AliasKey, Batch, GroupKey, Holder, JobHead, JobId, JobState, Process, QueueKey, QueueOrder, Recurrence,
-    Reservation, Rule, Starts, Terms,
+    AliasKey, Batch, GroupKey, HeadState, JobHead, JobId, JobTerms, LeaseHolder, Process, QueueKey,
+    QueueOrder, Recurrence, RecurrenceRule, Reservation, Starts,
 };
 
 use crate::calendar::Sevens;
@@ -161,14 +161,14 @@ impl World {
         let ms = |units: i64| (units * self.unit_ms).unsigned_abs();
         let recurrence = publish.recurs.as_ref().map(|recurs| Recurrence {
             rule: match recurs.rule {
-                Rule::Every(units) => Rule::Every(units * self.unit_ms.unsigned_abs()),
-                Rule::Calendar => Rule::Calendar,
+                RecurrenceRule::Every(units) => RecurrenceRule::Every(units * self.unit_ms.unsigned_abs()),
+                RecurrenceRule::Calendar => RecurrenceRule::Calendar,
             },
             left: recurs.left,
             run: 1,
             ttl_ms: recurs.ttl.map(ms),
         });
-        let terms = Terms {
+        let terms = JobTerms {
             clock: publish.clock,
             expires_at: publish.expires_in.map(|units| self.later(units)),
             group: publish.group.map(GroupKey),
@@ -200,7 +200,7 @@ impl World {
     }
 
     fn lease(&mut self, queue: QueueKey, own: bool, ttr: Duration) {
-        let holder = if own { Holder::Own(self.process) } else { Holder::Outside };
+        let holder = if own { LeaseHolder::Own(self.process) } else { LeaseHolder::Outside };
         let lease = |world: &mut Self| world.call(|jobs, step| jobs.lease(queue, holder, ttr, step));
         let mut leased = lease(self);
         if leased.is_none() && self.read_what_is_wanted() {
@@ -343,7 +343,7 @@ impl World {
     fn check_counts_of(&self, queue: QueueKey) {
         let counts = self.engine.counts_of(queue);
         let heads = self.stored.heads.values().filter(|head| head.queue == queue);
-        let reserved = heads.clone().filter(|head| head.state != JobState::Waiting).count();
+        let reserved = heads.clone().filter(|head| head.state != HeadState::Waiting).count();
         assert_eq!(counts.reserved, reserved);
         assert_eq!(counts.scheduled + counts.ready + counts.reserved, heads.count());
         if self.resident_max.is_none() && !self.model.has_expired_unnoticed() {
@@ -417,8 +417,8 @@ fn from_head(head: &JobHead) -> Job {
         attempt: head.attempt,
         tries: head.tries,
         lease: match head.state {
-            JobState::Waiting => None,
-            JobState::Reserved { lease, holder } => Some((lease, holder)),
+            HeadState::Waiting => None,
+            HeadState::Reserved { lease, holder } => Some((lease, holder)),
         },
         alias: head.alias,
         terms: head.terms,

@@ -9,7 +9,7 @@ use base::{EntityId, Incarnation, Timestamp, hash};
 use jobs::Released;
 use records::{
     Attempt, AttemptDetail, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight,
-    Happening, JobPurpose, NotificationState, Op, Reservation, Waiting,
+    Happening, JobPurpose, NotificationState, Op, Reservation, WaitingDelivery,
 };
 use store::StoreError;
 
@@ -186,12 +186,12 @@ impl DevicePartition {
     fn not_delivered(
         &mut self,
         (slot, client): (DeviceSlot, Incarnation),
-        waiting: Waiting,
+        waiting: WaitingDelivery,
         released: &Released,
         step: &mut DeviceStep<'_>,
     ) {
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
-        let Waiting { delivery, attempts } = waiting;
+        let WaitingDelivery { delivery, attempts } = waiting;
         pair.in_flight.take_if(|flight| flight.delivery == delivery);
         let progress = match released {
             Released::Waiting { until } | Released::Recurs { next_run: until, .. } => {
@@ -297,8 +297,8 @@ impl DevicePartition {
 }
 
 /// What was in flight, as it waits for its next attempt.
-fn waiting_again(flight: &Flight) -> Waiting {
-    Waiting { delivery: flight.delivery, attempts: flight.attempts }
+fn waiting_again(flight: &Flight) -> WaitingDelivery {
+    WaitingDelivery { delivery: flight.delivery, attempts: flight.attempts }
 }
 
 /// Whether there is no attempt after this one.

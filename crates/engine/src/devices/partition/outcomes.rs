@@ -7,7 +7,7 @@ use base::{Problem, hash};
 use commands::Moved;
 use jobs::{Jobs, NewJob, OnConflict, Released};
 use records::{
-    CommandKey, CommandStatus, JobId, JobLine, JobPurpose, OutcomeOf, OutcomeReceiver, Reservation, Terms,
+    CommandKey, CommandStatus, JobId, JobLine, JobPurpose, JobTerms, OutcomeOf, OutcomeReceiver, Reservation,
 };
 use store::StoreError;
 
@@ -144,7 +144,7 @@ impl DevicePartition {
             queue: purpose.line().key(),
             run_at: step.now,
             tries: self.settings.retry.attempts_max,
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             alias: Some(purpose.alias()),
             on_conflict: OnConflict::Replace,
         };

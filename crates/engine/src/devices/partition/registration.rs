@@ -6,7 +6,8 @@ use base::{ClientId, DeviceId, Incarnation, Problem};
 use fleet::index::IndexChange;
 use fleet::{CheckedDevice, DevicePatch, Linked};
 use records::{
-    DeliveryStatus, DeviceProfile, DeviceSlot, Flight, Happening, JobPurpose, NotificationState, Op, Waiting,
+    DeliveryStatus, DeviceProfile, DeviceSlot, Flight, Happening, JobPurpose, NotificationState, Op,
+    WaitingDelivery,
 };
 use store::StoreError;
 
@@ -149,7 +150,7 @@ impl DevicePartition {
             step.push(Op::DeleteJob(NotificationState::body_of_failed(failed.delivery)));
             self.is_no_longer_stale(slot, client, step);
         }
-        if let Some(Waiting { delivery, attempts }) = pair.pending {
+        if let Some(WaitingDelivery { delivery, attempts }) = pair.pending {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts), step);
         }
         if let Some(left) = left {

@@ -6,7 +6,7 @@ use base::Timestamp;
 use base::limits::DEAD_LETTERS_DEFAULT;
 use compact_str::CompactString;
 use jobs::{NewJob, OnConflict};
-use records::{DeadJob, DeadReason, JobId, Op, QueueKey, Terms};
+use records::{DeadJob, DeadReason, JobId, JobTerms, Op, QueueKey};
 use store::StoreError;
 
 use super::ending::EndedRun;
@@ -304,8 +304,11 @@ impl QueuePartition {
             }
         }
         let ttl = ttl.or_else(|| body.as_ref().and_then(|body| body.ttl)).filter(|ttl| !ttl.is_zero());
-        let terms =
-            Terms { expires_at: ttl.map(|ttl| step.now.after(ttl)), group: dead.group, ..Terms::default() };
+        let terms = JobTerms {
+            expires_at: ttl.map(|ttl| step.now.after(ttl)),
+            group: dead.group,
+            ..JobTerms::default()
+        };
         let job = NewJob {
             id: dead.id,
             queue: dead.queue,

@@ -72,7 +72,7 @@ impl QueuePartition {
         step: &mut QueueStep<'_>,
     ) -> Result<Option<JobHead>, StoreError> {
         let found = self.find_as_it_was(queue, job, step)?;
-        let waits = found.as_ref().filter(|head| head.state == records::JobState::Waiting);
+        let waits = found.as_ref().filter(|head| head.state == records::HeadState::Waiting);
         let ended = waits.filter(|head| head.terms.expires_at.is_some_and(|at| at <= step.now));
         let Some(alias) = ended.and_then(|head| head.alias) else { return Ok(found) };
         self.settle_alias(queue, alias, step)?;
@@ -117,7 +117,7 @@ impl QueuePartition {
     ) -> Result<Seen, Stop> {
         let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
         let head = self.find(key, job, step)?.ok_or_else(|| unknown_job(queue))?;
-        if matches!(head.state, records::JobState::Reserved { .. }) {
+        if matches!(head.state, records::HeadState::Reserved { .. }) {
             let detail = "a consumer has the job; it can be changed when it is waiting again";
             return Err(Problem::conflict("job_reserved", detail).into());
         }
@@ -240,9 +240,9 @@ pub(super) fn state_of(head: &JobHead, now: Timestamp, wall: Timestamp) -> JobSt
         JobClock::Wall | JobClock::Engine => now,
     };
     match head.state {
-        records::JobState::Reserved { .. } => JobState::Reserved,
-        records::JobState::Waiting if head.visible_at > clock => JobState::Scheduled,
-        records::JobState::Waiting => JobState::Ready,
+        records::HeadState::Reserved { .. } => JobState::Reserved,
+        records::HeadState::Waiting if head.visible_at > clock => JobState::Scheduled,
+        records::HeadState::Waiting => JobState::Ready,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{Problem, Timestamp};
 use jobs::{NewJob, OnConflict, Published};
-use records::{AnswerKey, JobClock, Op, QueueKey, Recurrence, Rule, Terms};
+use records::{AnswerKey, JobClock, JobTerms, Op, QueueKey, Recurrence, RecurrenceRule};
 use sha2::{Digest, Sha256};
 
 use super::{QueuePartition, QueueStep};
@@ -216,7 +216,7 @@ impl QueuePartition {
         queue: QueueKey,
         job: ToPublish,
         run_at: Timestamp,
-        terms: Terms,
+        terms: JobTerms,
         step: &mut QueueStep<'_>,
     ) -> Result<PublishedJob, Stop> {
         let ToPublish { body, tries, alias, on_conflict, .. } = job;
@@ -253,10 +253,10 @@ impl QueuePartition {
 }
 
 /// When a job is due, and what else holds of it.
-pub(super) fn times(job: &ToPublish, step: &QueueStep<'_>) -> Result<(Timestamp, Terms), Problem> {
+pub(super) fn times(job: &ToPublish, step: &QueueStep<'_>) -> Result<(Timestamp, JobTerms), Problem> {
     let every = job.recurs.and_then(|(rule, _)| match rule {
-        Rule::Every(ms) => Some(Duration::from_millis(ms)),
-        Rule::Calendar => None,
+        RecurrenceRule::Every(ms) => Some(Duration::from_millis(ms)),
+        RecurrenceRule::Calendar => None,
     });
     let due = job.due.unwrap_or(Due::After(every.unwrap_or_default()));
     let (clock, run_at, delay) = due_at(due, step.now, step.wall)?;
@@ -273,7 +273,7 @@ pub(super) fn times(job: &ToPublish, step: &QueueStep<'_>) -> Result<(Timestamp,
         let detail = "ttl must be longer than the time until the job is due: it would never run";
         return Err(Problem::not_allowed("invalid_ttl", detail));
     }
-    Ok((run_at, Terms { clock, expires_at, group: job.group, recurrence }))
+    Ok((run_at, JobTerms { clock, expires_at, group: job.group, recurrence }))
 }
 
 /// A time as a job has it: its clock, its moment there, and how far ahead that is.

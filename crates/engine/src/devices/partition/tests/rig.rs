@@ -12,8 +12,8 @@ use base::{
 };
 use fleet::{DevicePatch, ImportDevice, NewDevice, Patch};
 use records::{
-    AttemptError, Batch, Client, Connection, CountedOf, Counts, CountsKey, EventKind, JobHead, Metric, Op,
-    Process, Quarantined, QueueKey, Terms,
+    AttemptError, Batch, Client, Connection, CountedOf, CountsKey, EventKind, HourlyCounts, JobHead,
+    JobTerms, Metric, Op, Process, Quarantined, QueueKey,
 };
 use store::{FeedFilter, MemoryStore, Page, Store};
 
@@ -258,7 +258,7 @@ impl Rig {
         self.view().quarantined(everything()).expect("readable")
     }
 
-    pub(super) fn counts(&self, key: CountsKey) -> Option<Counts> {
+    pub(super) fn counts(&self, key: CountsKey) -> Option<HourlyCounts> {
         self.view().counts(key).expect("readable")
     }
 
@@ -323,7 +323,7 @@ impl Rig {
         let view = self.view();
         let jobs = view.jobs_of(QueueKey(CLIENT.0), None, 100, 100, &|_| true).expect("readable").found;
         let expires_at = Some(self.now.after(ttl));
-        let shortened = |head: JobHead| JobHead { terms: Terms { expires_at, ..head.terms }, ..head };
+        let shortened = |head: JobHead| JobHead { terms: JobTerms { expires_at, ..head.terms }, ..head };
         let mut batch = Batch::new(PARTITION);
         batch.head = view.head().clone();
         batch.head.seq += 1;

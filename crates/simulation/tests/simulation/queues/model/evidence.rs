@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Timestamp;
 use engine::queues::Payload;
-use records::{Batch, DeadJob, JobHead, JobId, JobState, Op};
+use records::{Batch, DeadJob, HeadState, JobHead, JobId, Op};
 
 use super::job::{Again, Job};
 use crate::harness::violation::{Checked, Invariant};
@@ -46,10 +46,10 @@ impl Evidence {
                 Op::PutJobBody(id, body) => evidence.saw_body(id, &body),
                 Op::PutJob(head) => {
                     evidence.saw_run(&head, place);
-                    if head.state == JobState::Waiting {
+                    if head.state == HeadState::Waiting {
                         evidence.saw_let_go(head.id, place);
                     }
-                    if let JobState::Reserved { lease, .. } = head.state {
+                    if let HeadState::Reserved { lease, .. } = head.state {
                         evidence.leases.insert(lease, head.id);
                         evidence.until.entry(lease).or_insert(head.visible_at);
                         evidence.leased_at.entry(lease).or_insert(place);
