@@ -39,7 +39,7 @@ pub use job::{
     Attributes, Consumed, Due, JobChange, JobRef, JobState, JobView, NewJob, Payload, PublishedJob, Recurs,
     Retry, Want,
 };
-pub use jobs::OnConflict;
+pub use jobs::ConflictPolicy;
 pub use locks::{LockCall, LockWanted, Locks};
 pub use partition::{DeadView, Listed, QueueMark};
 pub(crate) use queue_metrics::QueueJobs;

@@ -59,11 +59,11 @@ fn of_job(place: usize, mut problem: Problem) -> Problem {
     problem
 }
 
-fn on_conflict(field: &str, given: i32) -> Result<engine::queues::OnConflict, Problem> {
+fn on_conflict(field: &str, given: i32) -> Result<engine::queues::ConflictPolicy, Problem> {
     match OnConflict::try_from(given) {
-        Ok(OnConflict::Unspecified | OnConflict::Reject) => Ok(engine::queues::OnConflict::Reject),
-        Ok(OnConflict::Replace) => Ok(engine::queues::OnConflict::Replace),
-        Ok(OnConflict::Keep) => Ok(engine::queues::OnConflict::Keep),
+        Ok(OnConflict::Unspecified | OnConflict::Reject) => Ok(engine::queues::ConflictPolicy::Reject),
+        Ok(OnConflict::Replace) => Ok(engine::queues::ConflictPolicy::Replace),
+        Ok(OnConflict::Keep) => Ok(engine::queues::ConflictPolicy::Keep),
         Err(_) => {
             let detail = format!("{field} must be 0 to 3, not {given}");
             Err(Problem::not_allowed("unknown_word", detail))

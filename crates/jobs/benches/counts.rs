@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use jobs::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict};
+use jobs::{ConflictPolicy, Jobs, JobsStep, NewJobHead, NoCalendar, Numbers};
 use records::{AliasKey, Batch, JobId, JobTerms, LeaseHolder, Process, QueueKey, Reservation};
 
 const CROWD: u64 = 10_000;
@@ -63,14 +63,14 @@ fn publish(scene: &mut Scene, number: u64, run_at: Timestamp) {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
     let alias = Some(AliasKey(number.into()));
-    let job = NewJob {
+    let job = NewJobHead {
         id: JobId(id),
         queue: QUEUE,
         run_at,
         tries: 10,
         terms: JobTerms::default(),
         alias,
-        on_conflict: OnConflict::Replace,
+        on_conflict: ConflictPolicy::Replace,
     };
     let step = &mut JobsStep::new(NOW, &mut scene.calendar, &mut scene.batch, &mut scene.wakes);
     black_box(scene.jobs.publish(job, step));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use base::random::Random;
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict, Progress};
+use jobs::{ConflictPolicy, Jobs, JobsProgress, JobsStep, NewJobHead, NoCalendar, Numbers};
 use records::{AliasKey, Batch, JobId, JobTerms, LeaseHolder, Process, QueueKey, Reservation};
 
 const CROWDS: [u64; 4] = [1_000, 65_536, 1_000_000, 4_000_000];
@@ -149,7 +149,7 @@ impl Bench {
             let progress = self.call(|jobs, step| jobs.advance(limit, &mut passed, step));
             rounds.note(begun);
             self.forget();
-            if progress == Progress::Done {
+            if progress == JobsProgress::Done {
                 return rounds.median();
             }
         }
@@ -160,14 +160,14 @@ impl Bench {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.random.next_u64().to_be_bytes());
         id[8..].copy_from_slice(&number.to_be_bytes());
-        let job = NewJob {
+        let job = NewJobHead {
             id: JobId(id),
             queue: QueueKey(number % QUEUES),
             run_at,
             tries: 3,
             terms: JobTerms::default(),
             alias,
-            on_conflict: OnConflict::Reject,
+            on_conflict: ConflictPolicy::Reject,
         };
         black_box(self.call(|jobs, step| jobs.publish(job, step)));
     }

@@ -4,9 +4,9 @@
 use base::Timestamp;
 use records::{JobClock, JobId, Recurrence, RecurrenceRule};
 
-use crate::clocks::Moment;
+use crate::clocks::ClockTimes;
 
-/// Knows when a job of [`Rule::Calendar`] is due again.
+/// Knows when a job of [`RecurrenceRule::Calendar`] is due again.
 pub trait Calendar {
     /// When the run after the one that was due at `after` is due, by the wall clock, which shows
     /// `now`. That is the latest time in (`after`, `now`] if there is one, otherwise the first
@@ -34,7 +34,7 @@ pub(crate) fn comes_again(recurrence: &Recurrence) -> bool {
 pub(crate) fn next_run(
     recurrence: &Recurrence,
     (job, run_at, clock): (JobId, Timestamp, JobClock),
-    time: Moment,
+    time: ClockTimes,
     calendar: &mut dyn Calendar,
 ) -> Option<(Timestamp, JobClock)> {
     if !comes_again(recurrence) {

@@ -7,7 +7,7 @@ use base::duration::DURATION_MAX;
 use base::limits::{JOB_TRIES_MAX, JOBS_PER_CALL_MAX};
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
-use engine::queues::{Due, JobChange, NewJob, OnConflict, Payload, Recurs};
+use engine::queues::{ConflictPolicy, Due, JobChange, NewJob, Payload, Recurs};
 use net::problem::quoted;
 use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
@@ -18,8 +18,11 @@ use crate::fields::{Fields, count, duration, not_nothing, some_duration, string,
 use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
 
 /// The words for what is done where an alias is held.
-const ON_CONFLICT_WORDS: [(&str, OnConflict); 3] =
-    [("reject", OnConflict::Reject), ("keep", OnConflict::Keep), ("replace", OnConflict::Replace)];
+const ON_CONFLICT_WORDS: [(&str, ConflictPolicy); 3] = [
+    ("reject", ConflictPolicy::Reject),
+    ("keep", ConflictPolicy::Keep),
+    ("replace", ConflictPolicy::Replace),
+];
 
 /// A body that publishes.
 pub(in crate::shape) static JOBS: Grammar = Grammar {
@@ -194,7 +197,7 @@ fn schedule(name: &str, json: &str) -> Result<CompactString, Problem> {
     Ok(text)
 }
 
-fn on_conflict(name: &str, json: &str) -> Result<OnConflict, Problem> {
+fn on_conflict(name: &str, json: &str) -> Result<ConflictPolicy, Problem> {
     one_of(name, json, &ON_CONFLICT_WORDS)
 }
 
@@ -235,7 +238,7 @@ mod tests {
         assert_eq!(job.due, Some(Due::After(Duration::from_secs(5))));
         assert_eq!((job.ttl, job.tries), (Some(Duration::from_secs(3_600)), 3));
         assert_eq!((job.alias.as_deref(), job.group.as_deref()), (Some("ab"), Some("g")));
-        assert_eq!((job.on_conflict, job.idempotency_key.as_deref()), (OnConflict::Keep, Some("r:1")));
+        assert_eq!((job.on_conflict, job.idempotency_key.as_deref()), (ConflictPolicy::Keep, Some("r:1")));
         let every = Recurs::Every { interval: Duration::from_secs(600), executions: Some(2) };
         assert_eq!(job.recurs, Some(every));
         let cron =

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Timestamp;
 use compact_str::CompactString;
 use coordination::{CoordinationName, LockGrant};
-use jobs::OnConflict;
+use jobs::ConflictPolicy;
 use records::{AliasKey, AnswerKey, GroupKey, JobId, Process, QueueSettings, WorkerControl};
 use tokio::sync::oneshot;
 
@@ -230,7 +230,7 @@ pub struct ToPublish {
     /// The caller's own id.
     pub alias: Option<AliasKey>,
     /// What to do when the alias is held.
-    pub on_conflict: OnConflict,
+    pub on_conflict: ConflictPolicy,
     /// Its group.
     pub group: Option<GroupKey>,
     /// Its rule and how many runs there are.

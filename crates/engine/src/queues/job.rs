@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Timestamp;
 use compact_str::CompactString;
-use jobs::OnConflict;
+use jobs::ConflictPolicy;
 use records::{JobId, Process};
 
 use super::ReservationToken;
@@ -37,7 +37,7 @@ pub struct NewJob {
     /// The caller's own id.
     pub alias: Option<CompactString>,
     /// What to do when the alias is held.
-    pub on_conflict: OnConflict,
+    pub on_conflict: ConflictPolicy,
     /// Jobs of a group run one at a time, in order.
     pub group: Option<CompactString>,
     /// It comes again.
@@ -58,7 +58,7 @@ impl NewJob {
             ttl: None,
             tries: 1,
             alias: None,
-            on_conflict: OnConflict::default(),
+            on_conflict: ConflictPolicy::default(),
             group: None,
             recurs: None,
             idempotency_key: None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobs::{Charge, OnConflict, QueueRules};
+use jobs::{Charge, ConflictPolicy, QueueRules};
 use proptest::prelude::*;
 use records::{JobClock, QueueOrder, RecurrenceRule};
 
@@ -37,7 +37,7 @@ pub(crate) struct Publish {
     pub(crate) group: Option<u64>,
     pub(crate) recurs: Option<Recurs>,
     pub(crate) alias: Option<u128>,
-    pub(crate) on_conflict: OnConflict,
+    pub(crate) on_conflict: ConflictPolicy,
 }
 
 /// How a job comes again.
@@ -115,9 +115,9 @@ fn publish(scope: Scope) -> impl Strategy<Value = Publish> {
         4 => (0..scope.aliases).prop_map(Some),
     ];
     let on_conflict = prop_oneof![
-        1 => Just(OnConflict::Reject),
-        3 => Just(OnConflict::Keep),
-        3 => Just(OnConflict::Replace),
+        1 => Just(ConflictPolicy::Reject),
+        3 => Just(ConflictPolicy::Keep),
+        3 => Just(ConflictPolicy::Replace),
     ];
     // A third is due at once; otherwise within sight, or in ten years.
     let run_in = prop_oneof![4 => Just(0), 4 => -20..60_i64, 1 => Just(315_360_000)];

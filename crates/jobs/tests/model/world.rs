@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, JobsStep, NewJob, Numbers, Passed, Progress, Published, QueueRules, ReadRequest, Retry};
+use jobs::{
+    Jobs, JobsProgress, JobsStep, NewJobHead, Numbers, Passed, PublishOutcome, QueueRules, ReadRequest,
+    RetryTerms,
+};
 use records::{
     AliasKey, Batch, GroupKey, HeadState, JobHead, JobId, JobTerms, LeaseHolder, Process, QueueKey,
     QueueOrder, Recurrence, RecurrenceRule, Reservation, Starts,
@@ -108,7 +111,7 @@ impl World {
                 assert_eq!(acked, self.model.ack(held));
             }
             Operation::Release { picked, delay, charge } => {
-                let retry = Retry { delay: self.scaled(delay), charge };
+                let retry = RetryTerms { delay: self.scaled(delay), charge };
                 let held = self.picked_reservation(picked);
                 let released = self.call(|jobs, step| jobs.release(held, retry, step));
                 assert_eq!(released, self.model.release(held, retry));
@@ -174,7 +177,7 @@ impl World {
             group: publish.group.map(GroupKey),
             recurrence,
         };
-        let new = NewJob {
+        let new = NewJobHead {
             id: self.fresh_id(),
             queue: QueueKey(publish.queue),
             run_at: self.later(publish.run_in),
@@ -193,9 +196,11 @@ impl World {
         assert_eq!(published, self.model.publish(&new));
         self.ids.push(new.id);
         match published {
-            Published::New | Published::Succeeds { .. } => drop(self.stored.bodies.insert(new.id)),
-            Published::Replaced { job, .. } => assert!(self.stored.bodies.contains(&job)),
-            Published::Kept(id) | Published::Conflict(id) => assert!(self.stored.bodies.contains(&id)),
+            PublishOutcome::New | PublishOutcome::Succeeds { .. } => drop(self.stored.bodies.insert(new.id)),
+            PublishOutcome::Replaced { job, .. } => assert!(self.stored.bodies.contains(&job)),
+            PublishOutcome::Kept(id) | PublishOutcome::Conflict(id) => {
+                assert!(self.stored.bodies.contains(&id))
+            }
         }
     }
 
@@ -238,7 +243,7 @@ impl World {
         let mut passed: Vec<Passed> = Vec::new();
         let progress = self.call(|jobs, step| jobs.advance(limit, &mut passed, step));
         assert_eq!((passed, progress), self.model.advance(limit));
-        assert!(limit < usize::MAX || progress == Progress::Done);
+        assert!(limit < usize::MAX || progress == JobsProgress::Done);
     }
 
     /// What a caller does once a step.

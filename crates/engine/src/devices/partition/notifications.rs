@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{EntityId, Incarnation, hash};
-use jobs::{NewJob, OnConflict, Published};
+use jobs::{ConflictPolicy, NewJobHead, PublishOutcome};
 use records::{
     Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, Happening, JobId,
     JobPurpose, JobTerms, Metric, NotificationState, Op, WaitingDelivery,
@@ -120,18 +120,18 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) -> JobId {
         let (id, purpose) = (self.next_job_id(), JobPurpose::Notification(slot, client));
-        let job = NewJob {
+        let job = NewJobHead {
             id,
             queue: purpose.line().key(),
             run_at: step.now,
             tries: self.settings.retry.attempts_max,
             terms: JobTerms::default(),
             alias: Some(purpose.alias()),
-            on_conflict: OnConflict::Replace,
+            on_conflict: ConflictPolicy::Replace,
         };
         let published = self.jobs.publish(job, &mut step.jobs());
         debug_assert!(
-            !matches!(published, Published::Conflict(_) | Published::Kept(_)),
+            !matches!(published, PublishOutcome::Conflict(_) | PublishOutcome::Kept(_)),
             "replace never declines"
         );
         id

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::Timestamp;
 use base::limits::DEAD_LETTERS_DEFAULT;
 use compact_str::CompactString;
-use jobs::{NewJob, OnConflict};
+use jobs::{ConflictPolicy, NewJobHead};
 use records::{DeadJob, DeadReason, JobId, JobTerms, Op, QueueKey};
 use store::StoreError;
 
@@ -309,19 +309,19 @@ impl QueuePartition {
             group: dead.group,
             ..JobTerms::default()
         };
-        let job = NewJob {
+        let job = NewJobHead {
             id: dead.id,
             queue: dead.queue,
             run_at: step.now,
             tries: dead.tries,
             terms,
             alias,
-            on_conflict: OnConflict::Reject,
+            on_conflict: ConflictPolicy::Reject,
         };
         let published = self.jobs.publish(job, &mut step.jobs());
         debug_assert_eq!(
             published,
-            jobs::Published::New,
+            jobs::PublishOutcome::New,
             "its alias, if any, is free: {}",
             id::id_text(dead.id)
         );

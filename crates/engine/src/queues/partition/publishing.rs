@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Problem, Timestamp};
-use jobs::{NewJob, OnConflict, Published};
+use jobs::{ConflictPolicy, NewJobHead, PublishOutcome};
 use records::{AnswerKey, JobClock, JobTerms, Op, QueueKey, Recurrence, RecurrenceRule};
 use sha2::{Digest, Sha256};
 
@@ -177,7 +177,7 @@ impl QueuePartition {
         let added = jobs.iter().filter(|new| holder_of(new).is_none()).count();
         self.check_room(queue, key, added)?;
         for new in jobs {
-            let holder = holder_of(new).filter(|_| new.job.on_conflict == OnConflict::Reject);
+            let holder = holder_of(new).filter(|_| new.job.on_conflict == ConflictPolicy::Reject);
             if let Some(holder) = holder {
                 let detail = format!(
                     "the alias of job {} is held by job {}; publish with on_conflict \"keep\" or \"replace\", or wait for its end",
@@ -221,24 +221,24 @@ impl QueuePartition {
     ) -> Result<PublishedJob, Stop> {
         let ToPublish { body, tries, alias, on_conflict, .. } = job;
         let new_id = id::job_id(self.lineage, self.id, self.jobs.numbers().next_job, step.now);
-        let new = NewJob { id: new_id, queue, run_at, tries, terms, alias, on_conflict };
+        let new = NewJobHead { id: new_id, queue, run_at, tries, terms, alias, on_conflict };
         let before = step.batch.ops.len();
         let published = self.jobs.publish(new, &mut step.jobs());
         let id = match published {
-            Published::New | Published::Succeeds { .. } => new_id,
-            Published::Replaced { job, .. } => job,
-            Published::Kept(job) => {
+            PublishOutcome::New | PublishOutcome::Succeeds { .. } => new_id,
+            PublishOutcome::Replaced { job, .. } => job,
+            PublishOutcome::Kept(job) => {
                 let run_at = self.jobs.get(job).map_or(run_at, |kept| kept.run_at);
                 return Ok(PublishedJob { id: job, run_at });
             }
-            Published::Conflict(_) => {
+            PublishOutcome::Conflict(_) => {
                 debug_assert!(false, "aliases were checked before");
                 return Err(Problem::conflict("alias_taken", "the alias is held").into());
             }
         };
         step.own.counted.published += 1;
         let parked = step.batch.ops[before..].iter_mut().find_map(|op| match op {
-            Op::ParkJob(parked) if published == Published::New && parked.head.id == id => Some(parked),
+            Op::ParkJob(parked) if published == PublishOutcome::New && parked.head.id == id => Some(parked),
             _ => None,
         });
         match parked.filter(|_| body.len() <= BODY_PARKED_MAX) {

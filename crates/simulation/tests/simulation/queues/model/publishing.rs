@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::queues::{Due, IdempotencyKey, JobRef, NewJob, OnConflict, Payload, PublishedJob, QueueName};
+use engine::queues::{ConflictPolicy, Due, IdempotencyKey, JobRef, NewJob, Payload, PublishedJob, QueueName};
 use records::JobId;
 
 use super::evidence::Evidence;
@@ -70,7 +70,7 @@ impl Partition {
         }
         for job in jobs {
             let is_held = alias(job).is_some_and(|alias| queue.holder_of(&alias).is_some());
-            if is_held && job.on_conflict == OnConflict::Reject {
+            if is_held && job.on_conflict == ConflictPolicy::Reject {
                 return Err("alias_taken");
             }
         }
@@ -94,7 +94,7 @@ impl Partition {
             return Ok(published);
         };
         let holder = self.queue(name).jobs[place].clone();
-        if new.on_conflict == OnConflict::Keep && (!holder.is_reserved() || holder.next.is_some()) {
+        if new.on_conflict == ConflictPolicy::Keep && (!holder.is_reserved() || holder.next.is_some()) {
             self.counts.kept += 1;
             let kept = holder.meant();
             return Ok(PublishedJob { id: kept.id, run_at: kept.run_at });
@@ -103,7 +103,7 @@ impl Partition {
             self.counts.succeeds += 1;
             let job = self.made(new, None, evidence)?;
             let published = PublishedJob { id: job.id, run_at: job.run_at };
-            let next = Next { job, after_job: new.on_conflict == OnConflict::Keep };
+            let next = Next { job, after_job: new.on_conflict == ConflictPolicy::Keep };
             self.queue(name).jobs[place].next = Some(Box::new(next));
             return Ok(published);
         }

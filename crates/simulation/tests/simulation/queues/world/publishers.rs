@@ -7,7 +7,8 @@ use std::time::Duration;
 use base::{Clock, Timestamp};
 use engine::kernel::reply::Reply;
 use engine::queues::{
-    Due, IdempotencyKey, NewJob, OnConflict, Payload, PublishedJob, QueueInput, QueueName, Recurs, driving,
+    ConflictPolicy, Due, IdempotencyKey, NewJob, Payload, PublishedJob, QueueInput, QueueName, Recurs,
+    driving,
 };
 use records::AnswerKey;
 
@@ -122,9 +123,9 @@ impl World {
             tries: 1 + self.machine.random.below(3) as u32,
             alias: name(self, mix.alias_in, "alias"),
             on_conflict: match self.machine.random.below(3) {
-                0 => OnConflict::Reject,
-                1 => OnConflict::Keep,
-                _ => OnConflict::Replace,
+                0 => ConflictPolicy::Reject,
+                1 => ConflictPolicy::Keep,
+                _ => ConflictPolicy::Replace,
             },
             group: name(self, mix.group_in, "group"),
             recurs,

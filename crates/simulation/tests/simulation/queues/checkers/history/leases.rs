@@ -172,7 +172,7 @@ pub(super) fn check_group_order(
 
 #[cfg(test)]
 mod tests {
-    use engine::queues::{OnConflict, Payload};
+    use engine::queues::{ConflictPolicy, Payload};
 
     use super::*;
 
@@ -187,7 +187,7 @@ mod tests {
             ttl: None,
             tries: 2,
             alias: None,
-            on_conflict: OnConflict::Reject,
+            on_conflict: ConflictPolicy::Reject,
             group: Some(group.into()),
             recurs: None,
             idempotency_key: None,
