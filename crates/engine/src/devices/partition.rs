@@ -260,7 +260,7 @@ impl DevicePartition {
             let due = self.jobs.advance(JOBS_AT_A_TIME, &mut passed, &mut step.jobs());
             passed.drain(..).for_each(|passed| self.job_ended(passed.into(), step));
             let commands = self.advance_commands(step)?;
-            let others_are_due = silence == watch::Progress::More || due == jobs::JobsProgress::More;
+            let others_are_due = silence == watch::WatchProgress::More || due == jobs::JobsProgress::More;
             let more = others_are_due || commands.are_due;
             // Commands that have to wait for room weigh nothing, and cost a look each.
             let looked_only = !others_are_due && !commands.have_moved;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use base::{DeviceId, Incarnation, Kind, PartitionId, Timestamp};
 use records::{AttendedReadings, Batch, DeviceProfile, DeviceSlot, DeviceState, LastSeen, Op, PaceOverride};
-use watch::{Settings, Watch};
+use watch::{SilenceSettings, Watch};
 
 /// The stored devices of a partition.
 pub(crate) struct StoredDevices {
@@ -72,7 +72,7 @@ impl StoredDevices {
     }
 
     /// A new watch with everything that is kept.
-    pub(crate) fn restart(&self, settings: Settings, now: Timestamp) -> Watch {
+    pub(crate) fn restart(&self, settings: SilenceSettings, now: Timestamp) -> Watch {
         let mut watch = Watch::new(settings, self.clocks, now);
         for (profile, state, seen) in self.devices.values() {
             watch.load(profile, state.clone(), *seen);

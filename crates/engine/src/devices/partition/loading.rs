@@ -156,8 +156,8 @@ impl DevicePartition {
 }
 
 /// What never ran before has nothing to forgive after a start.
-fn watch_settings(settings: &Settings, seq: u64) -> watch::Settings {
-    watch::Settings {
+fn watch_settings(settings: &Settings, seq: u64) -> watch::SilenceSettings {
+    watch::SilenceSettings {
         report_interval: settings.report_interval,
         loss_grace: settings.loss_grace,
         restart_grace: if seq == 0 { Duration::ZERO } else { settings.restart_grace },
