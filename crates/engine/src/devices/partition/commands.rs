@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Problem, Timestamp, hash};
-use commands::{AnswerOutcome, CommandLanes, How, Moved, Pace};
+use commands::{AnswerOutcome, CommandLanes, How, Moved, PublishPace};
 use jobs::Jobs;
 use records::{
     Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DevicePlace, DeviceSession,
@@ -346,12 +346,12 @@ impl DevicePartition {
 
     /// How commands go to a device: as it says itself, else as its kind does, else as the settings
     /// do.
-    fn pace(&self, slot: DeviceSlot) -> Pace {
+    fn pace(&self, slot: DeviceSlot) -> PublishPace {
         let settings = &self.settings.commands;
         let kind = self.devices.get(slot).map(|device| self.devices.kind(device));
         let pace = kind.and_then(|kind| settings.by_kind.get(kind)).unwrap_or(&settings.pace);
         let own = self.devices.pace(slot);
-        Pace {
+        PublishPace {
             in_flight: own.in_flight.unwrap_or(pace.in_flight),
             gap: own.gap_ms.map_or(pace.gap, Duration::from_millis),
         }

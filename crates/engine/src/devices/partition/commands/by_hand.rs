@@ -1,7 +1,7 @@
 //! Commands are called off, or tried anew, by a caller.
 
 use base::{EntityId, Problem};
-use commands::Refused;
+use commands::CommandRefusal;
 use records::{Command, CommandStatus};
 use store::StoreError;
 
@@ -19,9 +19,9 @@ impl DevicePartition {
         let outcome =
             self.with_lanes(step, |lanes, now, store, moved| lanes.cancel(now, key, store, moved))?;
         outcome.map_err(|refused| match refused {
-            Refused::Unknown => unknown_command(id).into(),
-            Refused::GivesWay => gives_way().into(),
-            Refused::Stands(status) => {
+            CommandRefusal::Unknown => unknown_command(id).into(),
+            CommandRefusal::GivesWay => gives_way().into(),
+            CommandRefusal::Stands(status) => {
                 let detail = format!("the command has ended: it is {}", status.as_str());
                 Problem::conflict("finished", detail).into()
             }
@@ -48,9 +48,9 @@ impl DevicePartition {
             self.with_lanes(step, |lanes, now, store, moved| lanes.retry(now, key, store, moved))?;
         self.close_if_wide(slot, step)?;
         outcome.map_err(|refused| match refused {
-            Refused::Unknown => unknown_command(id).into(),
-            Refused::GivesWay => gives_way().into(),
-            Refused::Stands(status) => {
+            CommandRefusal::Unknown => unknown_command(id).into(),
+            CommandRefusal::GivesWay => gives_way().into(),
+            CommandRefusal::Stands(status) => {
                 let detail = format!(
                     "only a failed, expired or cancelled command is tried anew; this one is {}",
                     status.as_str()
