@@ -307,10 +307,10 @@ fn engine_settings(
     settings: &Settings,
     block_storages: BlockStorages,
     directory_mark: u64,
-) -> engine::Settings {
+) -> engine::EngineSettings {
     let (devices, notify) = (&settings.devices, &settings.notify);
     let kinds = Arc::clone(&settings.kinds);
-    engine::Settings {
+    engine::EngineSettings {
         device_ids: DeviceIdForm { chars_max: devices.id_max_len, alphabet: devices.id_chars },
         unknown: match devices.unknown {
             UnknownDevice::Reject => engine::settings::UnknownDevice::Reject,
@@ -328,7 +328,7 @@ fn engine_settings(
         attempt_timeout: notify.timeout,
         stale_probe: notify.stale_probe,
         notices: settings.notices,
-        keep: engine::settings::Keep {
+        keep: engine::settings::RetentionLimits {
             readings: settings.history.readings,
             events: settings.history.events,
             deliveries: settings.history.deliveries,

@@ -51,18 +51,18 @@ use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::{Idempotent, KeptAnswers};
 use crate::kernel::loaded_changes::LoadedChanges;
-use crate::kernel::machine::{Machine, Moment, Step};
+use crate::kernel::machine::{Machine, Step, StepTime};
 use crate::kernel::reply::{Answered, answered};
 use crate::kernel::step_context::StepContext;
 use crate::outcomes::OutcomeLane;
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 use commands::DeviceCommands;
 use counts::{DeviceGroups, Group, StepCounts};
-use devices::Devices;
+use devices::ResidentDevices;
 use ended_job::EndedJob;
 use notification_states::NotificationStates;
 use pending::PendingRecords;
-use quarantine::Quarantine;
+use quarantine::PartitionQuarantine;
 use report_outbox::{BegunRows, ReportOutbox};
 
 pub use loading::OpenedPartition;
@@ -79,16 +79,16 @@ const CLOCKS_RECORDED_EVERY: Duration = Duration::from_secs(10);
 pub struct DevicePartition {
     id: PartitionId,
     lineage: Lineage,
-    settings: Arc<Settings>,
+    settings: Arc<EngineSettings>,
     process: Process,
     head: PartitionHead,
-    devices: Devices,
+    devices: ResidentDevices,
     watch: Watch,
     jobs: Jobs,
     pairs: NotificationStates,
     /// Devices whose newest notification to a client has failed for good.
     stale: HashMap<Incarnation, BTreeSet<DeviceSlot>>,
-    quarantine: Quarantine,
+    quarantine: PartitionQuarantine,
     /// What devices are counted together with.
     groups: DeviceGroups,
     /// Days' counts that were written lately.
@@ -175,7 +175,7 @@ impl Machine for DevicePartition {
 
     fn step(
         &mut self,
-        moment: Moment,
+        moment: StepTime,
         inputs: &mut dyn Iterator<Item = DeviceInput>,
         fetch: &dyn Fetch,
     ) -> Result<Step<DeviceEffect>, StoreError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
-use engine::queues::{Queues, ReservationToken, Retry};
+use engine::queues::{JobRetry, QueueCalls, ReservationToken};
 use futures_util::{StreamExt, stream};
 
 use super::opened::Opened;
@@ -43,7 +43,7 @@ struct Single {
 #[derive(Debug)]
 enum What {
     Extend(Duration),
-    Release(Retry),
+    Release(JobRetry),
 }
 
 /// What came of it.
@@ -117,7 +117,7 @@ impl Settlements {
     ///
     /// # Errors
     /// When the server is not accepting.
-    pub(super) async fn settle(self, queues: Queues, opened: Opened) -> Result<Settled, Problem> {
+    pub(super) async fn settle(self, queues: QueueCalls, opened: Opened) -> Result<Settled, Problem> {
         let mut settled = Settled { acked: 0, refused: self.refused };
         for (place, acks) in self.acks.into_iter().enumerate() {
             settled.ack(&queues, &opened, place, acks).await?;
@@ -134,7 +134,7 @@ impl Settlements {
 impl Settled {
     async fn ack(
         &mut self,
-        queues: &Queues,
+        queues: &QueueCalls,
         opened: &Opened,
         place: usize,
         mut tokens: Vec<ReservationToken>,
@@ -163,7 +163,7 @@ impl Settled {
 }
 
 impl Single {
-    async fn ask(self, queues: &Queues, opened: &Opened) -> (ReservationToken, Result<(), Problem>) {
+    async fn ask(self, queues: &QueueCalls, opened: &Opened) -> (ReservationToken, Result<(), Problem>) {
         let Self { queue, token, what } = self;
         let queue = &opened.queues[queue];
         let asked = match what {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use access::Admitted;
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
-use engine::queues::{Consumed, FollowedControl, HandOver, Payload, Queues, Want};
+use engine::queues::{ConsumeTerms, Consumed, FollowedControl, HandOver, JobPayload, QueueCalls};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -55,7 +55,7 @@ type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>, Option<Reserva
 
 /// Drives a stream to its end.
 pub(super) async fn drive(
-    queues: Queues,
+    queues: QueueCalls,
     caller: &Admitted,
     memory: JobMemory,
     mut requests: CallMessages<WorkRequest>,
@@ -87,7 +87,7 @@ pub(super) async fn drive(
 }
 
 fn open(
-    queues: Queues,
+    queues: QueueCalls,
     caller: &Admitted,
     memory: JobMemory,
     mut first: WorkRequest,
@@ -129,7 +129,7 @@ struct Work {
     opened: Opened,
     /// What the workers of the first queue are to do.
     control: Option<FollowedControl>,
-    queues: Queues,
+    queues: QueueCalls,
     metrics: Metrics,
     /// Jobs that may be sent yet.
     credits: u32,
@@ -223,7 +223,7 @@ impl Work {
             let (queues, opened, room) = (self.queues.clone(), self.opened.clone(), self.memory.found());
             // Who has what others wait for does not wait.
             let wait = if room.is_some() { Duration::ZERO } else { WAIT };
-            let want = Want { max, ttr: opened.ttr, wait, process: None };
+            let want = ConsumeTerms { max, ttr: opened.ttr, wait, process: None };
             self.leasing.push(lease(queues, opened, want, room).boxed());
         }
         if !self.settlements.is_empty() && self.settling.len() < SETTLING_MAX {
@@ -348,7 +348,12 @@ impl Work {
 }
 
 /// Leases jobs, and waits for some.
-async fn lease(queues: Queues, opened: Opened, want: Want, mut room: Option<Reservation>) -> Leased {
+async fn lease(
+    queues: QueueCalls,
+    opened: Opened,
+    want: ConsumeTerms,
+    mut room: Option<Reservation>,
+) -> Leased {
     let began = Instant::now();
     let leased = queues.consume(&opened.queues, want).await;
     let is_empty = leased.as_ref().is_ok_and(|(jobs, _)| jobs.is_empty());
@@ -362,8 +367,8 @@ async fn lease(queues: Queues, opened: Opened, want: Want, mut room: Option<Rese
 
 fn size(job: &Consumed) -> usize {
     match &job.payload {
-        Payload::Json(text) => text.len(),
-        Payload::Bytes(data) => data.len(),
+        JobPayload::Json(text) => text.len(),
+        JobPayload::Bytes(data) => data.len(),
     }
 }
 

@@ -16,7 +16,7 @@ use store::StoreError;
 use super::ended_job::JobEnd;
 use super::{DevicePartition, DeviceStep, notification_state};
 use crate::devices::effect::{DeviceEffect, GivenUp};
-use crate::devices::lanes::{Answer, AttemptEnd};
+use crate::devices::lanes::{AttemptEnd, AttemptOutcome};
 use crate::retry_delay::delay_after;
 
 /// An attempt that ended, and what it was for.
@@ -44,9 +44,9 @@ impl DevicePartition {
     ) -> Result<(), StoreError> {
         let Some(tried) = self.tried(step.now, reservation) else { return Ok(()) };
         let (status_code, error) = match end.answer {
-            Answer::Status { code, .. } => (Some(code), None),
-            Answer::Error(error) => (None, Some(error)),
-            Answer::Withheld => return self.withheld(tried, step),
+            AttemptOutcome::Status { code, .. } => (Some(code), None),
+            AttemptOutcome::Error(error) => (None, Some(error)),
+            AttemptOutcome::Withheld => return self.withheld(tried, step),
         };
         let attempt = Attempt {
             delivery: DeliveryKey::from(tried.flight.delivery),
@@ -63,17 +63,17 @@ impl DevicePartition {
             return Ok(());
         }
         let patience = match end.answer {
-            Answer::Status { code: 200..=299, .. } => {
+            AttemptOutcome::Status { code: 200..=299, .. } => {
                 self.delivered(tried, step);
                 return Ok(());
             }
             // The client is disabled before this arrives; the notification waits until it is
             // enabled again.
-            Answer::Status { code: 410, .. } => {
+            AttemptOutcome::Status { code: 410, .. } => {
                 return self.failed(&tried, jobs::RetryTerms::uncounted(Duration::ZERO), step);
             }
-            Answer::Status { code: 429 | 503, retry_after } => retry_after,
-            Answer::Status { .. } | Answer::Error(_) | Answer::Withheld => None,
+            AttemptOutcome::Status { code: 429 | 503, retry_after } => retry_after,
+            AttemptOutcome::Status { .. } | AttemptOutcome::Error(_) | AttemptOutcome::Withheld => None,
         };
         let retry = self.retry(&tried, patience);
         self.failed(&tried, retry, step)

@@ -13,7 +13,7 @@ use super::{JOBS_AT_A_TIME, QueuePartition, QueueStep};
 use crate::calendar;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
-use crate::kernel::reply::Stop;
+use crate::kernel::reply::InputFailure;
 use crate::queues::rates::JobFlow;
 use crate::queues::{QueueName, ReservationToken, body, id};
 
@@ -116,7 +116,7 @@ impl QueuePartition {
         delay: Duration,
         error: Option<CompactString>,
         step: &mut QueueStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let (reservation, head) = self.holding(self.key_of(queue), held, step.now).ok_or_else(stale)?;
         let retry = jobs::RetryTerms::counted(delay);
         let released = self.with_calendars(step, |jobs, step| jobs.release(reservation, retry, step))?;

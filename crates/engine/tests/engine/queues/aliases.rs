@@ -2,7 +2,7 @@
 //! another's end.
 
 use base::Timestamp;
-use engine::queues::{ConflictPolicy, Due, JobRef, JobState, NewJob};
+use engine::queues::{ConflictPolicy, DueTime, JobRef, JobState, NewJob};
 use engine::records::{JobId, QueueOrder, QueueSettings};
 
 use crate::queues::rig::{Rig, SECOND, job, orders, text};
@@ -89,11 +89,11 @@ async fn a_job_that_waits_for_another_to_end_is_scheduled_whatever_its_time() {
 #[tokio::test]
 async fn nobody_waited_for_a_job_before_it_was_published() {
     let rig = Rig::start().await;
-    rig.publish(NewJob { due: Some(Due::At(Timestamp(-1_000))), ..job("1") }).await;
+    rig.publish(NewJob { due: Some(DueTime::At(Timestamp(-1_000))), ..job("1") }).await;
     rig.pass(3 * SECOND);
     let oldest = async || rig.queues().stats(&orders()).await.expect("asked").oldest_ready;
     assert_eq!(oldest().await, Some(3 * SECOND));
-    rig.publish(NewJob { due: Some(Due::At(Timestamp(-2_000))), ..job("2") }).await;
+    rig.publish(NewJob { due: Some(DueTime::At(Timestamp(-2_000))), ..job("2") }).await;
     assert_eq!(oldest().await, Some(3 * SECOND), "the other one waits still");
     let lifo = QueueSettings { order: QueueOrder::Lifo, ..QueueSettings::default() };
     rig.queues().set(&orders(), lifo).await.expect("set");

@@ -7,14 +7,14 @@ use store::StoreError;
 
 use super::super::{DevicePartition, DeviceStep};
 use crate::commands::unknown_command;
-use crate::kernel::reply::Stop;
+use crate::kernel::reply::InputFailure;
 
 impl DevicePartition {
     pub(in crate::devices::partition) fn cancel_command(
         &mut self,
         id: EntityId,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let key = self.command_with(id, step)?.id.into();
         let outcome =
             self.with_lanes(step, |lanes, now, store, moved| lanes.cancel(now, key, store, moved))?;
@@ -32,7 +32,7 @@ impl DevicePartition {
         &mut self,
         id: EntityId,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let command = self.command_with(id, step)?;
         if command.cause.pick().is_some() {
             let detail = "what came of a pick does not change; begin another task for the device";

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Timestamp;
-use engine::queues::Payload;
+use engine::queues::JobPayload;
 use records::{Batch, DeadJob, HeadState, JobHead, JobId, Op};
 
 use super::job::{Again, Job};
@@ -127,7 +127,7 @@ impl Evidence {
 
     /// The id under which a payload was stored. An earlier job with the same payload is not meant.
     /// It may have been parked in this step, or its run have died.
-    pub(super) fn id_of(&self, payload: &Payload, is_meant: impl Fn(JobId) -> bool) -> Option<JobId> {
+    pub(super) fn id_of(&self, payload: &JobPayload, is_meant: impl Fn(JobId) -> bool) -> Option<JobId> {
         self.bodies.get(&number_of(payload)?)?.iter().copied().find(|id| is_meant(*id))
     }
 
@@ -188,10 +188,10 @@ impl Evidence {
 const TAKEN: JobId = JobId([0xff; 16]);
 
 /// The number of a payload.
-pub(crate) fn number_of(payload: &Payload) -> Option<u64> {
+pub(crate) fn number_of(payload: &JobPayload) -> Option<u64> {
     match payload {
-        Payload::Json(text) => number_in(text.as_bytes()),
-        Payload::Bytes(bytes) => number_in(bytes),
+        JobPayload::Json(text) => number_in(text.as_bytes()),
+        JobPayload::Bytes(bytes) => number_in(bytes),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::queues::{ConflictPolicy, Due, IdempotencyKey, JobRef, NewJob, Payload, PublishedJob, QueueName};
+use engine::queues::{
+    ConflictPolicy, DueTime, IdempotencyKey, JobPayload, JobRef, NewJob, PublishedJob, QueueName,
+};
 use records::JobId;
 
 use super::evidence::Evidence;
@@ -141,8 +143,8 @@ impl Partition {
     fn make(&self, new: &NewJob, id: JobId) -> Job {
         let rule = Rule::of(new);
         let (by_wall, run_at) = match (new.due, &rule) {
-            (Some(Due::At(at)), _) => (true, at),
-            (Some(Due::After(delay)), _) => (false, self.now.after(delay)),
+            (Some(DueTime::At(at)), _) => (true, at),
+            (Some(DueTime::After(delay)), _) => (false, self.now.after(delay)),
             (None, Some((Rule::Every(ms), _))) => (false, Timestamp(self.now.0 + ms)),
             (None, Some((Rule::Cron(_), _))) => (true, first_of(rule, self.wall)),
             (None, None) => (false, self.now),
@@ -182,8 +184,8 @@ impl Partition {
         &mut self,
         name: &QueueName,
         job: &JobRef,
-        payload: Option<&Payload>,
-        due: Option<Due>,
+        payload: Option<&JobPayload>,
+        due: Option<DueTime>,
     ) -> Result<super::expected::ShownJob, &'static str> {
         let (place, of_successor) = self.find(name, job).ok_or("unknown_job")?;
         let (now, wall) = (self.now, self.wall);
@@ -198,8 +200,8 @@ impl Partition {
         };
         if let Some(due) = due {
             let (by_wall, at, delay) = match due {
-                Due::After(delay) => (false, now.after(delay), delay),
-                Due::At(at) => (true, at, at.since(wall)),
+                DueTime::After(delay) => (false, now.after(delay), delay),
+                DueTime::At(at) => (true, at, at.since(wall)),
             };
             // A run of a recurring job that was not begun takes its ttl along.
             let takes_along = job.again.is_some() && !job.is_started();
