@@ -8,7 +8,7 @@ use base::duration;
 use fieldpost_client::{ControlState, JobReservation, QueueControl, WorkerEvent};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::table::{grouped, plain};
 
 /// Tells what happens, and counts what did not go well.
@@ -35,11 +35,11 @@ impl WorkLog {
     }
 
     /// An error where anything failed: a script that drains a queue has to notice.
-    pub(super) fn verdict(&self) -> Result<(), Failure> {
+    pub(super) fn verdict(&self) -> Result<(), CommandFailure> {
         match self.failed.load(Ordering::Relaxed) {
             0 => Ok(()),
-            1 => Err(Failure::Incomplete("one attempt failed".to_owned())),
-            count => Err(Failure::Incomplete(format!("{} attempts failed", grouped(count)))),
+            1 => Err(CommandFailure::Incomplete("one attempt failed".to_owned())),
+            count => Err(CommandFailure::Incomplete(format!("{} attempts failed", grouped(count)))),
         }
     }
 }
