@@ -11,17 +11,17 @@ use axum::http::HeaderValue;
 use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use engine::{OnlyIf, Version};
+use engine::{ObjectVersion, OnlyIf};
 
 use crate::answer::ApiAnswer;
 
 /// An answer that shows an object of that version.
 #[derive(Debug)]
-pub(crate) struct Tagged(pub ApiAnswer, pub Version);
+pub(crate) struct Tagged(pub ApiAnswer, pub ObjectVersion);
 
 impl IntoResponse for Tagged {
     fn into_response(self) -> Response {
-        let Self(answer, Version(version)) = self;
+        let Self(answer, ObjectVersion(version)) = self;
         let mut response = answer.into_response();
         let tag = HeaderValue::try_from(format!("\"{version:016x}\"")).expect("digits and quotes");
         response.headers_mut().insert(ETAG, tag);
@@ -52,9 +52,9 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     }
 }
 
-fn version(tag: &[u8]) -> Option<Version> {
+fn version(tag: &[u8]) -> Option<ObjectVersion> {
     let digits = tag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let plain = digits.len() == 16 && digits.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b));
     let digits = std::str::from_utf8(digits).ok().filter(|_| plain)?;
-    u64::from_str_radix(digits, 16).ok().map(Version)
+    u64::from_str_radix(digits, 16).ok().map(ObjectVersion)
 }

@@ -23,7 +23,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
 use base::locks::locked;
 use base::{Problem, Timestamp};
-use engine::queues::{IdempotencyKey, Queues};
+use engine::queues::{IdempotencyKey, QueueCalls};
 use engine::records::AnswerKey;
 use net::problem::Refused;
 use sha2::{Digest as _, Sha256};
@@ -230,7 +230,7 @@ fn asked_beside(query: &str) -> Option<String> {
 
 /// The answer that the store has, or else what `make` answers, which it has from then on.
 async fn kept_in_store(
-    queues: Queues,
+    queues: QueueCalls,
     idempotency: IdempotencyKey,
     make: impl Future<Output = Result<ApiAnswer, Problem>>,
 ) -> Result<ApiAnswer, Problem> {

@@ -6,7 +6,7 @@
 
 use base::Problem;
 use base::limits::SLICE_REPORTS_MAX;
-use engine::{Engine, ImportDevice, Imported};
+use engine::{Engine, ImportDevice, ImportOutcome};
 use net::body::BodyPieces;
 
 use crate::lines::{Line, LineOutcomes, SliceOfLines, SlicesInFlight, TakesLines, feed};
@@ -27,7 +27,7 @@ pub(crate) async fn take(engine: &Engine, mut body: BodyPieces) -> Result<Import
 struct ImportRun<'a> {
     engine: &'a Engine,
     open: SliceOfLines<ImportDevice>,
-    in_flight: SlicesInFlight<'a, Imported, ImportedShape>,
+    in_flight: SlicesInFlight<'a, ImportOutcome, ImportedShape>,
 }
 
 impl TakesLines for ImportRun<'_> {
@@ -49,7 +49,7 @@ impl TakesLines for ImportRun<'_> {
 async fn imported(
     engine: &Engine,
     mut slice: SliceOfLines<ImportDevice>,
-) -> Result<LineOutcomes<Imported>, Problem> {
+) -> Result<LineOutcomes<ImportOutcome>, Problem> {
     let devices = std::mem::take(&mut slice.items);
     Ok(slice.outcomes(engine.import(devices).await?))
 }

@@ -13,7 +13,7 @@ use axum::Router;
 use base::locks::locked;
 use base::{EntityId, Problem};
 use engine::records::Client;
-use engine::{AttemptEnd, Engine, Queries, Queues, Streams};
+use engine::{AttemptEnd, Engine, Queries, QueueCalls, StreamCalls};
 use futures_util::future::BoxFuture;
 use net::body_drain::BodyDrain;
 use net::content_encoding::Decoders;
@@ -271,11 +271,11 @@ impl ApiState {
         }
     }
 
-    fn queues(&self) -> Queues {
+    fn queues(&self) -> QueueCalls {
         self.shared.engine.queues()
     }
 
-    fn streams(&self) -> Streams {
+    fn streams(&self) -> StreamCalls {
         self.shared.engine.streams()
     }
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::server::ServerFlags;
 use super::tls;
 
@@ -33,7 +33,7 @@ const TOO_MANY_REQUESTS: u16 = 429;
 
 /// A server, and how to speak to it.
 #[derive(Debug)]
-pub(super) struct Api {
+pub(super) struct ServerApi {
     client: Client,
     runtime: Runtime,
     server: String,
@@ -41,13 +41,13 @@ pub(super) struct Api {
 
 /// A path of the API with its parameters.
 #[derive(Clone, Debug)]
-pub(super) struct Path {
+pub(super) struct ApiPath {
     path: fieldpost_client::Path,
     /// A part of the path that names nothing.
     not_an_id: Option<String>,
 }
 
-impl Path {
+impl ApiPath {
     /// The path below `/v1` with these parts, whatever characters they have.
     pub(super) fn of(parts: &[&str]) -> Self {
         Self { path: fieldpost_client::Path::of(&[]), not_an_id: None }.and(parts)
@@ -85,21 +85,21 @@ impl Path {
         }
     }
 
-    fn request(&self, method: Method) -> Result<Request, Failure> {
+    fn request(&self, method: Method) -> Result<Request, CommandFailure> {
         if let Some(part) = &self.not_an_id {
-            return Err(Failure::Usage(format!("{part:?} is not an id")));
+            return Err(CommandFailure::Usage(format!("{part:?} is not an id")));
         }
         let request = Request::new(method, self.path.clone());
         Ok(request.timeout(ANSWER_TIMEOUT).answer_bytes_max(ANSWER_BYTES_MAX))
     }
 }
 
-impl Api {
+impl ServerApi {
     /// Nothing is sent yet.
-    pub(super) fn new(server: &ServerFlags) -> Result<Self, Failure> {
+    pub(super) fn new(server: &ServerFlags) -> Result<Self, CommandFailure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime =
-            runtime.map_err(|error| Failure::Incomplete(format!("no thread can be started: {error}")))?;
+        let runtime = runtime
+            .map_err(|error| CommandFailure::Incomplete(format!("no thread can be started: {error}")))?;
         Ok(Self { client: server.client()?, runtime, server: server.name() })
     }
 
@@ -109,88 +109,100 @@ impl Api {
         &self.client
     }
 
-    pub(super) fn get(&self, path: &Path) -> Result<Box<RawValue>, Failure> {
+    pub(super) fn get(&self, path: &ApiPath) -> Result<Box<RawValue>, CommandFailure> {
         self.document(&path.request(Method::GET)?)
     }
 
-    pub(super) fn post(&self, path: &Path, body: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+    pub(super) fn post(
+        &self,
+        path: &ApiPath,
+        body: &impl Serialize,
+    ) -> Result<Box<RawValue>, CommandFailure> {
         self.document(&with_body(path.request(Method::POST)?, body))
     }
 
     /// A `POST` that the server carries out once, however often it is made with the same key.
     pub(super) fn post_once(
         &self,
-        path: &Path,
+        path: &ApiPath,
         body: &impl Serialize,
         key: Option<&str>,
-    ) -> Result<Box<RawValue>, Failure> {
+    ) -> Result<Box<RawValue>, CommandFailure> {
         self.post_and_wait(path, body, key, Duration::ZERO)
     }
 
     /// The same where the server may `wait` before it answers.
     pub(super) fn post_and_wait(
         &self,
-        path: &Path,
+        path: &ApiPath,
         body: &impl Serialize,
         key: Option<&str>,
         wait: Duration,
-    ) -> Result<Box<RawValue>, Failure> {
+    ) -> Result<Box<RawValue>, CommandFailure> {
         let request = with_body(path.request(Method::POST)?, body).timeout(ANSWER_TIMEOUT + wait);
         let request = match key {
             Some(key) => request
                 .idempotency_key(key)
-                .map_err(|error| Failure::Usage(format!("this cannot be asked: {error}")))?,
+                .map_err(|error| CommandFailure::Usage(format!("this cannot be asked: {error}")))?,
             None => request,
         };
         self.document(&request)
     }
 
     /// A `POST` that is answered with nothing.
-    pub(super) fn tell(&self, path: &Path, body: &impl Serialize) -> Result<(), Failure> {
+    pub(super) fn tell(&self, path: &ApiPath, body: &impl Serialize) -> Result<(), CommandFailure> {
         self.ask(&with_body(path.request(Method::POST)?, body)).map(drop)
     }
 
     /// A `PUT` of a document.
-    pub(super) fn set(&self, path: &Path, body: &impl Serialize) -> Result<(), Failure> {
+    pub(super) fn set(&self, path: &ApiPath, body: &impl Serialize) -> Result<(), CommandFailure> {
         self.ask(&with_body(path.request(Method::PUT)?, body)).map(drop)
     }
 
     /// A `PUT` of a document, with a document for an answer.
-    pub(super) fn replace(&self, path: &Path, body: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+    pub(super) fn replace(
+        &self,
+        path: &ApiPath,
+        body: &impl Serialize,
+    ) -> Result<Box<RawValue>, CommandFailure> {
         self.document(&with_body(path.request(Method::PUT)?, body))
     }
 
-    pub(super) fn patch(&self, path: &Path, body: &impl Serialize) -> Result<Box<RawValue>, Failure> {
+    pub(super) fn patch(
+        &self,
+        path: &ApiPath,
+        body: &impl Serialize,
+    ) -> Result<Box<RawValue>, CommandFailure> {
         self.document(&with_body(path.request(Method::PATCH)?, body))
     }
 
     /// A `POST` whose body is lines of JSON.
-    pub(super) fn post_lines(&self, path: &Path, lines: Vec<u8>) -> Result<Box<RawValue>, Failure> {
+    pub(super) fn post_lines(&self, path: &ApiPath, lines: Vec<u8>) -> Result<Box<RawValue>, CommandFailure> {
         let sending = Duration::from_secs(lines.len() as u64 / SENT_BYTES_PER_SECOND);
         self.document(&path.request(Method::POST)?.json_lines(lines).timeout(ANSWER_TIMEOUT + sending))
     }
 
     /// A `POST` that says everything in its path, with a document for an answer.
-    pub(super) fn call(&self, path: &Path) -> Result<Box<RawValue>, Failure> {
+    pub(super) fn call(&self, path: &ApiPath) -> Result<Box<RawValue>, CommandFailure> {
         self.document(&path.request(Method::POST)?.json(""))
     }
 
     /// A `POST` that says everything in its path and starts something.
-    pub(super) fn start(&self, path: &Path) -> Result<(), Failure> {
+    pub(super) fn start(&self, path: &ApiPath) -> Result<(), CommandFailure> {
         self.ask(&path.request(Method::POST)?.json("")).map(drop)
     }
 
-    pub(super) fn put(&self, path: &Path) -> Result<(), Failure> {
+    pub(super) fn put(&self, path: &ApiPath) -> Result<(), CommandFailure> {
         self.ask(&path.request(Method::PUT)?.json("")).map(drop)
     }
 
-    pub(super) fn delete(&self, path: &Path) -> Result<(), Failure> {
+    pub(super) fn delete(&self, path: &ApiPath) -> Result<(), CommandFailure> {
         self.ask(&path.request(Method::DELETE)?).map(drop)
     }
 
     /// Writes the answer to a GET to `out`, as it comes. An error of `out` is told from one of the
     /// connection.
-    pub(super) fn download(&self, path: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    pub(super) fn download(&self, path: &ApiPath, out: &mut dyn Write) -> Result<(), CommandFailure> {
         let request = path.request(Method::GET)?;
         let download = self.runtime.block_on(self.client.download(&request, DOWNLOAD_TIMEOUT));
         let mut download = download.map_err(|error| self.failure(error))?;
@@ -201,36 +213,39 @@ impl Api {
     }
 
     /// Reads a document of the API into a shape.
-    pub(super) fn read<T: DeserializeOwned>(&self, document: &RawValue) -> Result<T, Failure> {
+    pub(super) fn read<T: DeserializeOwned>(&self, document: &RawValue) -> Result<T, CommandFailure> {
         serde_json::from_str(document.get())
             .map_err(|error| self.foreign(format!("its answer is not what was asked for: {error}")))
     }
 
     /// A `PUT` of bytes.
-    pub(super) fn put_bytes(&self, path: &Path, bytes: Vec<u8>) -> Result<(), Failure> {
+    pub(super) fn put_bytes(&self, path: &ApiPath, bytes: Vec<u8>) -> Result<(), CommandFailure> {
         self.ask(&path.request(Method::PUT)?.bytes(bytes)).map(drop)
     }
 
     /// What a call of the client crate gives, waited for.
-    pub(super) fn wait_for<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    pub(super) fn wait_for<T>(
+        &self,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, CommandFailure> {
         self.runtime.block_on(call).map_err(|error| self.failure(error))
     }
 
-    fn document(&self, request: &Request) -> Result<Box<RawValue>, Failure> {
+    fn document(&self, request: &Request) -> Result<Box<RawValue>, CommandFailure> {
         let body = self.ask(request)?;
         serde_json::from_slice(&body).map_err(|_| self.foreign("its answer is not JSON".to_owned()))
     }
 
     /// Whether there is an answer to a GET, whatever it says.
-    pub(super) fn reach(&self, path: &Path) -> Result<(), Failure> {
+    pub(super) fn reach(&self, path: &ApiPath) -> Result<(), CommandFailure> {
         match self.ask(&path.request(Method::GET)?) {
-            Ok(_) | Err(Failure::Refused(_)) => Ok(()),
+            Ok(_) | Err(CommandFailure::Refused(_)) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
 
     /// Asks, and again when the server has no room for this token now; the body of a good answer.
-    fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+    fn ask(&self, request: &Request) -> Result<Vec<u8>, CommandFailure> {
         let mut waits = 0;
         loop {
             let answer = self.runtime.block_on(self.client.send(request));
@@ -247,15 +262,15 @@ impl Api {
     }
 
     /// An answer that no Fieldpost server gives.
-    pub(super) fn foreign(&self, what: String) -> Failure {
-        Failure::Foreign { server: self.server.clone(), what }
+    pub(super) fn foreign(&self, what: String) -> CommandFailure {
+        CommandFailure::Foreign { server: self.server.clone(), what }
     }
 
-    fn failure(&self, error: Error) -> Failure {
+    fn failure(&self, error: Error) -> CommandFailure {
         match error {
-            Error::Refused(refusal) => Failure::Refused(refusal),
+            Error::Refused(refusal) => CommandFailure::Refused(refusal),
             Error::Foreign { what, .. } => self.foreign(what),
-            other => Failure::NotReached { server: self.server.clone(), why: reason(&other) },
+            other => CommandFailure::NotReached { server: self.server.clone(), why: reason(&other) },
         }
     }
 }
@@ -288,9 +303,9 @@ mod tests {
     #[test]
     fn what_would_be_a_step_along_the_path_is_no_id() {
         for (part, right) in [("", false), (".", false), ("..", false), ("a.b", true)] {
-            assert_eq!(Path::of(&["devices", part]).request(Method::GET).is_ok(), right, "{part:?}");
+            assert_eq!(ApiPath::of(&["devices", part]).request(Method::GET).is_ok(), right, "{part:?}");
             assert_eq!(
-                Path::of(&["queues"]).and_any_of(part).request(Method::GET).is_ok(),
+                ApiPath::of(&["queues"]).and_any_of(part).request(Method::GET).is_ok(),
                 right,
                 "{part:?}"
             );

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::input;
 use super::screen::Screen;
 use super::table::grouped;
@@ -68,13 +68,13 @@ struct DeletedValues {
 }
 
 impl CachedKey {
-    fn path(&self) -> Path {
-        Path::of(&["cache", &self.namespace, &self.key])
+    fn path(&self) -> ApiPath {
+        ApiPath::of(&["cache", &self.namespace, &self.key])
     }
 }
 
 impl CacheAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Get(key) => {
                 let mut out = io::stdout().lock();
@@ -84,7 +84,7 @@ impl CacheAction {
             Self::Put(put) => put.run(api, screen),
             Self::Delete(CachedKeys { namespace, keys }) => {
                 let answer =
-                    api.post(&Path::of(&["cache", namespace, "delete"]), &json!({ "keys": keys }))?;
+                    api.post(&ApiPath::of(&["cache", namespace, "delete"]), &json!({ "keys": keys }))?;
                 screen.show(&answer, || {
                     let DeletedValues { deleted } = api.read(&answer)?;
                     Ok(format!("{} deleted\n", grouped(deleted)))
@@ -95,12 +95,12 @@ impl CacheAction {
 }
 
 impl PutCachedValue {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let mut value = Vec::new();
         let read = input::open(&self.file)?.take(VALUE_BYTES_MAX + 1).read_to_end(&mut value);
         read.map_err(|error| input::unreadable(&self.file, &error))?;
         if value.len() as u64 > VALUE_BYTES_MAX {
-            return Err(Failure::Usage(format!("{} is longer than 1 MiB", self.file.display())));
+            return Err(CommandFailure::Usage(format!("{} is longer than 1 MiB", self.file.display())));
         }
         let path = self.place.path().with_maybe("ttl", self.ttl.as_ref());
         let path = path.with_maybe("if_absent", self.if_absent.then_some(true));

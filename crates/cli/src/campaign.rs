@@ -10,9 +10,9 @@ mod watch;
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
 
-use super::api::{Api, Path};
-use super::failure::Failure;
-use super::feed::{Feed, Span};
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
+use super::feed::{FeedFlags, SpanFlags};
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use view::{CampaignView, SlotResultView, SlotView};
@@ -74,7 +74,7 @@ pub struct ListSlots {
     #[arg(value_name = "CAMPAIGN")]
     id: String,
     #[command(flatten)]
-    span: Span,
+    span: SpanFlags,
     #[command(flatten)]
     list_flags: ListFlags,
 }
@@ -88,19 +88,19 @@ pub struct ListSlotResults {
     #[arg(long)]
     device: Option<String>,
     #[command(flatten)]
-    feed: Feed,
+    feed: FeedFlags,
     #[command(flatten)]
     list_flags: ListFlags,
 }
 
 impl CampaignAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Create(create) => create.run(api, screen),
             Self::Put(put) => put.run(api, screen),
             Self::Set(set) => set.run(api, screen),
             Self::Ls(ListCampaigns { list_flags }) => {
-                let path = Path::of(&["campaigns"]);
+                let path = ApiPath::of(&["campaigns"]);
                 list::show::<CampaignView>(api, screen, &path, list_flags, "no campaigns")
             }
             Self::Show(OneCampaign { id }) => {
@@ -124,16 +124,22 @@ impl CampaignAction {
     }
 }
 
-fn tell(ids: &[String], what: &str, done: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn tell(
+    ids: &[String],
+    what: &str,
+    done: &str,
+    api: &ServerApi,
+    screen: &mut Screen,
+) -> Result<(), CommandFailure> {
     screen.each(ids, done, |id| api.start(&of(id).and(&[what])))
 }
 
 /// A campaign that was made or changed just now, with the secret that only this answer has.
-fn show(made: &RawValue, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn show(made: &RawValue, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
     let campaign: CampaignView = api.read(made)?;
     screen.show(made, || Ok(campaign.facts() + &campaign.secret_once()))
 }
 
-fn of(id: &str) -> Path {
-    Path::of(&["campaigns", id])
+fn of(id: &str) -> ApiPath {
+    ApiPath::of(&["campaigns", id])
 }

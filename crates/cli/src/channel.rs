@@ -5,8 +5,8 @@ use fieldpost_client::{ChannelUpdate, SharedChannels};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::input::json;
 use super::screen::Screen;
 use super::table::{grouped, plain};
@@ -58,10 +58,10 @@ struct HeardMessage<'a> {
 }
 
 impl ChannelAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Publish(PublishToChannel { namespace, channel, message }) => {
-                let answer = api.post(&Path::of(&["channels", namespace, channel]), message)?;
+                let answer = api.post(&ApiPath::of(&["channels", namespace, channel]), message)?;
                 screen.show(&answer, || {
                     let ReceiverCount { receivers } = api.read(&answer)?;
                     Ok(format!("{} received it\n", grouped(receivers)))
@@ -73,7 +73,7 @@ impl ChannelAction {
 }
 
 impl ListenToChannels {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let channels: SharedChannels = api.client().channels(self.namespace.as_str());
         let mut subscription = channels.listen(&self.channels);
         let (mut heard, mut has_listened) = (0, false);

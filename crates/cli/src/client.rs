@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Map, Value};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::input;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
@@ -107,7 +107,7 @@ pub struct SetClient {
 }
 
 impl ClientAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Add(add) => add.run(api, screen),
             Self::Ls(ls) => ls.run(api, screen),
@@ -140,7 +140,7 @@ impl ClientAction {
 }
 
 impl AddClient {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let mut body = Map::new();
         body.insert("url".to_owned(), self.hook.clone().into());
         if let Some(name) = self.name.as_ref().or(self.id.as_ref()) {
@@ -155,23 +155,23 @@ impl AddClient {
         if let Some(file) = &self.secret_file {
             body.insert("secret".to_owned(), input::whole(file)?.trim().into());
         }
-        let client = api.post(&Path::of(&["clients"]), &body)?;
+        let client = api.post(&ApiPath::of(&["clients"]), &body)?;
         screen.show(&client, || Ok(api.read::<ClientView>(&client)?.facts()))
     }
 }
 
 impl ListClients {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let path = match &self.device {
-            Some(device) => Path::of(&["devices", device, "clients"]),
-            None => Path::of(&["clients"]),
+            Some(device) => ApiPath::of(&["devices", device, "clients"]),
+            None => ApiPath::of(&["clients"]),
         };
         list::show::<ClientView>(api, screen, &path, &self.list_flags, "no clients")
     }
 }
 
 impl SetClient {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let named = [("url", &self.hook), ("name", &self.name)];
         let changes = named.into_iter().filter_map(|(field, to)| Some((field, to.clone()?)));
         let mut changes: Map<String, Value> =
@@ -184,27 +184,27 @@ impl SetClient {
     }
 }
 
-fn switch(id: &str, enabled: bool, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn switch(id: &str, enabled: bool, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
     let client = api.patch(&of(id), &serde_json::json!({ "enabled": enabled }))?;
     let now = if enabled { "enabled" } else { "disabled" };
     screen.show(&client, || Ok(format!("{} {now}\n", plain(id))))
 }
 
-fn test(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn test(id: &str, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
     let answer = api.call(&below(id, "test"))?;
     let attempt: TestAttempt = api.read(&answer)?;
     screen.show(&answer, || Ok(attempt.sentence()))?;
     if attempt.is_success() {
         Ok(())
     } else {
-        Err(Failure::Incomplete(format!("{id} did not take the test; look at its URL and at its log")))
+        Err(CommandFailure::Incomplete(format!("{id} did not take the test; look at its URL and at its log")))
     }
 }
 
-fn of(id: &str) -> Path {
-    Path::of(&["clients", id])
+fn of(id: &str) -> ApiPath {
+    ApiPath::of(&["clients", id])
 }
 
-fn below(id: &str, what: &str) -> Path {
-    Path::of(&["clients", id, what])
+fn below(id: &str, what: &str) -> ApiPath {
+    ApiPath::of(&["clients", id, what])
 }

@@ -9,10 +9,10 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use fieldpost_client::CommandStatus;
 
-use super::api::{Api, Path};
+use super::api::{ApiPath, ServerApi};
 use super::device::Label;
-use super::failure::Failure;
-use super::feed::Feed;
+use super::failure::CommandFailure;
+use super::feed::FeedFlags;
 use super::list::ListFlags;
 use super::screen::Screen;
 pub(super) use terms::TermFlags;
@@ -63,7 +63,7 @@ pub struct LsCommands {
     #[arg(long, value_name = "TEXT")]
     origin: Option<String>,
     #[command(flatten)]
-    feed: Feed,
+    feed: FeedFlags,
     #[command(flatten)]
     list_flags: ListFlags,
 }
@@ -74,7 +74,7 @@ fn open_statuses() -> impl Iterator<Item = &'static str> {
 }
 
 impl CommandAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Send(send) => send.run(api, screen),
             Self::Ls(ls) => ls.run(api, screen),
@@ -92,8 +92,8 @@ impl CommandAction {
 }
 
 impl LsCommands {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let path = Path::of(&["commands"])
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
+        let path = ApiPath::of(&["commands"])
             .with_maybe("device", self.device.as_ref())
             .with_maybe("status", self.status.as_ref())
             .with_maybe("origin", self.origin.as_ref());
@@ -102,6 +102,6 @@ impl LsCommands {
     }
 }
 
-fn of(id: &str) -> Path {
-    Path::of(&["commands", id])
+fn of(id: &str) -> ApiPath {
+    ApiPath::of(&["commands", id])
 }

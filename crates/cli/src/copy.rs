@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
-use super::list::{self, ListFlags, Row};
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
+use super::list::{self, ListFlags, TableRow};
 use super::screen::Screen;
 use super::table::{BAD, Cell, facts, plain};
 use super::when::to_second;
@@ -162,13 +162,13 @@ struct ReceiptView {
 }
 
 impl CopiedStream {
-    fn below(&self, parts: &[&str]) -> Path {
-        Path::of(&[&["streams", &self.namespace, &self.stream], parts].concat())
+    fn below(&self, parts: &[&str]) -> ApiPath {
+        ApiPath::of(&[&["streams", &self.namespace, &self.stream], parts].concat())
     }
 }
 
 impl CopyArgs {
-    fn path(&self, parts: &[&str]) -> Path {
+    fn path(&self, parts: &[&str]) -> ApiPath {
         self.place.below(&[&["copies", &self.name], parts].concat())
     }
 
@@ -199,7 +199,7 @@ impl PutCopy {
 }
 
 impl CopyAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Put(put) => {
                 let copy = api.replace(&put.copy.path(&[]), &put.body())?;
@@ -230,7 +230,7 @@ impl CopyAction {
 }
 
 impl AskReceipt {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let path = self.place.below(&["receipts"]).with_maybe("id", self.id);
         let path = path.with_maybe("source", self.source.as_ref());
         let path = path.with_maybe("external_id", self.external_id.as_ref());
@@ -284,7 +284,7 @@ impl CopyView {
     }
 }
 
-impl Row for CopyView {
+impl TableRow for CopyView {
     const HEADINGS: &'static [&'static str] =
         &["NAME", "", "NODE", "STREAM", "STATE", "POSITION", "LAG", "OLDEST", "COPIED", "DROPPED", "ERROR"];
 

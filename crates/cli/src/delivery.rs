@@ -4,10 +4,10 @@ mod view;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::api::{Api, Path};
+use super::api::{ApiPath, ServerApi};
 use super::device::Label;
-use super::failure::Failure;
-use super::feed::Feed;
+use super::failure::CommandFailure;
+use super::feed::FeedFlags;
 use super::list::ListFlags;
 use super::screen::Screen;
 use view::{DeliveryView, WithAttempts};
@@ -52,7 +52,7 @@ pub struct ListDeliveries {
     #[arg(long, value_enum)]
     status: Option<Status>,
     #[command(flatten)]
-    feed: Feed,
+    feed: FeedFlags,
     #[command(flatten)]
     list_flags: ListFlags,
 }
@@ -85,24 +85,24 @@ impl Status {
 }
 
 impl DeliveryAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Ls(ls) => ls.run(api, screen),
             Self::Show(OneDelivery { id }) => {
-                let delivery = api.get(&Path::of(&["deliveries", id]))?;
+                let delivery = api.get(&ApiPath::of(&["deliveries", id]))?;
                 let width = screen.width();
                 screen.show(&delivery, || Ok(api.read::<WithAttempts>(&delivery)?.to_text(width)))
             }
             Self::Retry(SeveralDeliveries { ids }) => {
-                screen.each(ids, "is sent again", |id| api.start(&Path::of(&["deliveries", id, "retry"])))
+                screen.each(ids, "is sent again", |id| api.start(&ApiPath::of(&["deliveries", id, "retry"])))
             }
         }
     }
 }
 
 impl ListDeliveries {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let path = Path::of(&["deliveries"])
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
+        let path = ApiPath::of(&["deliveries"])
             .with_maybe("client", self.client.as_ref())
             .with_maybe("device", self.device.as_ref())
             .with_maybe("status", self.status.map(Status::as_str));

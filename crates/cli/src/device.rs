@@ -3,7 +3,7 @@
 mod change;
 mod desired;
 mod export;
-mod follower;
+mod feed_place;
 mod timeline;
 mod view;
 mod watch;
@@ -13,9 +13,9 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
-use super::feed::Feed;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
+use super::feed::FeedFlags;
 use super::import::{self, ImportCount};
 use super::list::{self, ListFlags};
 use super::screen::Screen;
@@ -132,7 +132,7 @@ pub struct ListReadings {
     #[arg(value_name = "DEVICE")]
     id: String,
     #[command(flatten)]
-    feed: Feed,
+    feed: FeedFlags,
     #[command(flatten)]
     list_flags: ListFlags,
 }
@@ -152,7 +152,7 @@ pub struct ListEvents {
     #[arg(long, value_enum, value_name = "TYPE")]
     r#type: Option<EventType>,
     #[command(flatten)]
-    feed: Feed,
+    feed: FeedFlags,
     #[command(flatten)]
     list_flags: ListFlags,
 }
@@ -198,13 +198,13 @@ impl FromStr for Label {
 
 impl Label {
     /// Only what has this label.
-    pub(super) fn narrow(&self, path: Path) -> Path {
+    pub(super) fn narrow(&self, path: ApiPath) -> ApiPath {
         path.with(&format!("label.{}", self.key), &self.value)
     }
 }
 
 impl Filter {
-    fn of(&self, path: Path) -> Path {
+    fn of(&self, path: ApiPath) -> ApiPath {
         let connection = self.connection.map(|connection| match connection {
             ConnectionFlag::Online => "online",
             ConnectionFlag::Lost => "lost",
@@ -222,7 +222,7 @@ impl Filter {
 }
 
 impl DeviceAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Add(add) => add.run(api, screen),
             Self::Ls(ls) => ls.run(api, screen),
@@ -239,7 +239,7 @@ impl DeviceAction {
             }),
             Self::Import(ImportDevices { file }) => {
                 let counts = [ImportCount::Created, ImportCount::Updated];
-                import::run(api, screen, &Path::of(&["devices", "import"]), file, &counts)
+                import::run(api, screen, &ApiPath::of(&["devices", "import"]), file, &counts)
             }
             Self::Export(export) => export.run(api, screen),
             Self::Watch(watch) => watch.run(api, screen),
@@ -254,32 +254,35 @@ impl DeviceAction {
 }
 
 impl ListDevices {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let path = match &self.client {
-            Some(client) => Path::of(&["clients", client, "devices"]),
-            None => self.filter.of(Path::of(&["devices"])),
+            Some(client) => ApiPath::of(&["clients", client, "devices"]),
+            None => self.filter.of(ApiPath::of(&["devices"])),
         };
         list::show::<DeviceView>(api, screen, &path, &self.list_flags, "no devices")
     }
 }
 
 impl Link {
-    fn each(&self, mut act: impl FnMut(&Path, &str, &str) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn each(
+        &self,
+        mut act: impl FnMut(&ApiPath, &str, &str) -> Result<(), CommandFailure>,
+    ) -> Result<(), CommandFailure> {
         self.clients.iter().try_for_each(|client| {
-            let path = Path::of(&["devices", &self.device, "clients", client]);
+            let path = ApiPath::of(&["devices", &self.device, "clients", client]);
             act(&path, &plain(&self.device), &plain(client))
         })
     }
 }
 
 impl ListEvents {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let kind = self.r#type.map(|kind| match kind {
             EventType::Changed => "device.changed",
             EventType::Lost => "device.lost",
             EventType::Restored => "device.restored",
         });
-        let path = Path::of(&["events"])
+        let path = ApiPath::of(&["events"])
             .with_maybe("device", self.device.as_ref())
             .with_maybe("client", self.client.as_ref())
             .with_maybe("type", kind);
@@ -289,7 +292,7 @@ impl ListEvents {
 }
 
 /// People also see who is told of it, which the API lists apart.
-fn show(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn show(id: &str, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
     let document = api.get(&of(id))?;
     let text = || {
         let device: DeviceView = api.read(&document)?;
@@ -299,7 +302,7 @@ fn show(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
 }
 
 /// The ids of the clients that are told of a device; it has a hundred at most.
-fn clients_of(id: &str, api: &Api) -> Result<Vec<String>, Failure> {
+fn clients_of(id: &str, api: &ServerApi) -> Result<Vec<String>, CommandFailure> {
     #[derive(serde::Deserialize)]
     struct Client {
         id: String,
@@ -314,10 +317,10 @@ fn clients_of(id: &str, api: &Api) -> Result<Vec<String>, Failure> {
     Ok(ids)
 }
 
-fn of(id: &str) -> Path {
-    Path::of(&["devices", id])
+fn of(id: &str) -> ApiPath {
+    ApiPath::of(&["devices", id])
 }
 
-fn below(id: &str, what: &str) -> Path {
-    Path::of(&["devices", id, what])
+fn below(id: &str, what: &str) -> ApiPath {
+    ApiPath::of(&["devices", id, what])
 }

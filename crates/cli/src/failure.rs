@@ -14,7 +14,7 @@ use super::table::plain;
 
 /// A command that did not do what it was asked for.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CommandFailure {
     /// The command line, or a file that it names, is wrong.
     Usage(String),
     /// The server was asked and said no.
@@ -27,14 +27,14 @@ pub(super) enum Failure {
     /// limit forbids it. What came of it has been shown.
     Incomplete(String),
     /// An import ended before its input did; everything up to this line of it has been taken.
-    BrokenOff { after_line: u64, cause: Box<Failure> },
+    BrokenOff { after_line: u64, cause: Box<CommandFailure> },
     /// A command that was run for this one ended with this exit code, and has told why.
     Command(u8),
     /// The output cannot be written.
     Output(io::Error),
 }
 
-impl Failure {
+impl CommandFailure {
     /// What the process exits with.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
@@ -131,7 +131,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(what) | Self::Incomplete(what) => f.write_str(what),
@@ -148,7 +148,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {
+impl std::error::Error for CommandFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Output(error) => Some(error),
@@ -158,7 +158,7 @@ impl std::error::Error for Failure {
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandFailure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
@@ -168,24 +168,24 @@ impl From<io::Error> for Failure {
 mod tests {
     use super::*;
 
-    fn refused(status: u16, body: &str) -> Failure {
-        Failure::Refused(Box::new(Refusal::read(status, None, body.as_bytes())))
+    fn refused(status: u16, body: &str) -> CommandFailure {
+        CommandFailure::Refused(Box::new(Refusal::read(status, None, body.as_bytes())))
     }
 
     #[test]
     fn the_exit_code_tells_what_a_script_can_do() {
-        let not_reached = || Failure::NotReached { server: "s".to_owned(), why: "w".to_owned() };
+        let not_reached = || CommandFailure::NotReached { server: "s".to_owned(), why: "w".to_owned() };
         for (failure, code) in [
             (refused(404, ""), 1),
             (refused(422, ""), 1),
             (refused(429, ""), 4),
             (refused(503, ""), 4),
-            (Failure::Incomplete("2 lines rejected".to_owned()), 1),
-            (Failure::Usage("no such file".to_owned()), 2),
+            (CommandFailure::Incomplete("2 lines rejected".to_owned()), 1),
+            (CommandFailure::Usage("no such file".to_owned()), 2),
             (not_reached(), 3),
-            (Failure::BrokenOff { after_line: 7, cause: Box::new(not_reached()) }, 3),
-            (Failure::Output(io::ErrorKind::BrokenPipe.into()), 0),
-            (Failure::Output(io::ErrorKind::StorageFull.into()), 5),
+            (CommandFailure::BrokenOff { after_line: 7, cause: Box::new(not_reached()) }, 3),
+            (CommandFailure::Output(io::ErrorKind::BrokenPipe.into()), 0),
+            (CommandFailure::Output(io::ErrorKind::StorageFull.into()), 5),
         ] {
             assert_eq!(failure.exit_code(), code, "{failure}");
         }
@@ -198,9 +198,11 @@ mod tests {
             failure.to_text(),
             "error: there is no device \"x\" (404 unknown_device)\n  `fieldpost device ls` lists those that there are"
         );
-        let broken =
-            Failure::NotReached { server: "http://a".to_owned(), why: "connection refused".to_owned() };
-        let broken = Failure::BrokenOff { after_line: 40, cause: Box::new(broken) };
+        let broken = CommandFailure::NotReached {
+            server: "http://a".to_owned(),
+            why: "connection refused".to_owned(),
+        };
+        let broken = CommandFailure::BrokenOff { after_line: 40, cause: Box::new(broken) };
         assert!(broken.to_text().ends_with("\n  lines up to 40 are settled; go on with those after it"));
     }
 
@@ -208,7 +210,7 @@ mod tests {
     fn a_script_reads_the_servers_own_document() {
         let document = r#"{"code":"unknown_device","detail":"no","status":404}"#;
         assert_eq!(refused(404, document).to_json(), document);
-        let usage = Failure::Usage("what".to_owned()).to_json();
+        let usage = CommandFailure::Usage("what".to_owned()).to_json();
         assert_eq!(usage, r#"{"code":"usage","detail":"what"}"#);
     }
 }

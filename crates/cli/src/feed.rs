@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::follow::{self, Timed};
 use super::list::{self, ListFlags};
 use super::screen::Screen;
@@ -12,7 +12,7 @@ use super::when::When;
 /// A span of time: `from` is in it, `to` is not.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Time")]
-pub(super) struct Span {
+pub(super) struct SpanFlags {
     /// Not before: a time, a day, or how long ago (2026-11-21T01:02:03Z, 2026-11-21, 2h).
     #[arg(long, value_name = "WHEN")]
     from: Option<When>,
@@ -32,9 +32,9 @@ pub(super) enum SortOrder {
 
 /// What part of a feed, and in which order.
 #[derive(Args, Debug)]
-pub(super) struct Feed {
+pub(super) struct FeedFlags {
     #[command(flatten)]
-    span: Span,
+    span: SpanFlags,
     /// Oldest or newest first: desc, or asc with --follow, if left out.
     #[arg(long, value_enum, value_name = "ORDER")]
     order: Option<SortOrder>,
@@ -53,28 +53,28 @@ impl SortOrder {
     }
 }
 
-impl Span {
-    pub(super) fn of(&self, path: Path) -> Path {
+impl SpanFlags {
+    pub(super) fn of(&self, path: ApiPath) -> ApiPath {
         path.with_maybe("from", self.from).with_maybe("to", self.to)
     }
 }
 
-impl Feed {
+impl FeedFlags {
     /// Shows this part of a feed, and follows it if that is asked for. `nothing` is what people are
     /// told of an empty one.
     pub(super) fn show<R: Timed>(
         &self,
-        api: &Api,
+        api: &ServerApi,
         screen: &mut Screen,
-        path: Path,
+        path: ApiPath,
         list_flags: &ListFlags,
         nothing: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let path = self.span.of(path);
         let order = match (self.order, self.follow) {
             (Some(SortOrder::Desc), true) => {
                 let what = "--follow goes from the oldest to the newest: leave --order out";
-                return Err(Failure::Usage(what.to_owned()));
+                return Err(CommandFailure::Usage(what.to_owned()));
             }
             (_, true) => return follow::run::<R>(api, screen, &path, list_flags, self.span.from.is_some()),
             (order, false) => order.unwrap_or(SortOrder::Desc),

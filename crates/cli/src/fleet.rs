@@ -4,8 +4,8 @@ mod view;
 
 use clap::{Args, Subcommand};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use view::{CountsView, FairnessView, WeightView};
@@ -51,26 +51,26 @@ pub struct ListWeights {
 }
 
 impl SelectionFlags {
-    fn of(&self, path: Path) -> Path {
+    fn of(&self, path: ApiPath) -> ApiPath {
         path.with_maybe("selector", self.selector.as_ref()).with_maybe("place", self.place.as_ref())
     }
 }
 
 impl FleetAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Count(CountFleet { selection, by }) => {
-                let path = selection.of(Path::of(&["fleet", "count"])).with_maybe("by", by.as_ref());
+                let path = selection.of(ApiPath::of(&["fleet", "count"])).with_maybe("by", by.as_ref());
                 let counts = api.get(&path)?;
                 let width = screen.width();
                 screen.show(&counts, || Ok(api.read::<CountsView>(&counts)?.text(width)))
             }
             Self::Weights(ListWeights { selection, list_flags }) => {
-                let path = selection.of(Path::of(&["fleet", "weights"]));
+                let path = selection.of(ApiPath::of(&["fleet", "weights"]));
                 list::show::<WeightView>(api, screen, &path, list_flags, "no devices")
             }
             Self::Fairness => {
-                let fairness = api.get(&Path::of(&["fleet", "fairness"]))?;
+                let fairness = api.get(&ApiPath::of(&["fleet", "fairness"]))?;
                 screen.show(&fairness, || Ok(api.read::<FairnessView>(&fairness)?.facts()))
             }
         }

@@ -7,9 +7,9 @@ use std::path::Path as File;
 
 use serde::{Deserialize, Serialize};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
-use super::input::{self, Pieces};
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
+use super::input::{self, InputChunks};
 use super::progress;
 use super::screen::Screen;
 use super::table::{grouped, plain};
@@ -22,7 +22,7 @@ const LISTED_MAX: usize = 1_000;
 /// What became of lines. Reports are accepted; devices are created or updated; messages are
 /// appended, or were there before.
 #[derive(Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-pub(super) struct Tally {
+pub(super) struct ImportTally {
     #[serde(skip_serializing_if = "Option::is_none")]
     accepted: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ struct ImportRejection {
     detail: String,
 }
 
-impl Tally {
+impl ImportTally {
     fn nothing_yet(counts: &[ImportCount]) -> Self {
         let zero = |count| counts.contains(&count).then_some(0);
         Self {
@@ -92,11 +92,11 @@ impl Tally {
     }
 
     /// An error where anything was rejected: a script has to notice.
-    pub(super) fn verdict(&self) -> Result<(), Failure> {
+    pub(super) fn verdict(&self) -> Result<(), CommandFailure> {
         match self.rejected_count {
             0 => Ok(()),
-            1 => Err(Failure::Incomplete("one was rejected".to_owned())),
-            count => Err(Failure::Incomplete(format!("{} were rejected", grouped(count)))),
+            1 => Err(CommandFailure::Incomplete("one was rejected".to_owned())),
+            count => Err(CommandFailure::Incomplete(format!("{} were rejected", grouped(count)))),
         }
     }
 
@@ -125,25 +125,25 @@ pub(super) enum ImportCount {
 
 /// Sends a file, or stdin, and shows what became of it.
 pub(super) fn run(
-    api: &Api,
+    api: &ServerApi,
     screen: &mut Screen,
-    path: &Path,
+    path: &ApiPath,
     file: &File,
     counts: &[ImportCount],
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let size = input::size(file);
-    let mut pieces = Pieces::of(input::open(file)?);
+    let mut pieces = InputChunks::of(input::open(file)?);
     let mut sent_bytes = 0;
-    let mut sum = Tally::nothing_yet(counts);
+    let mut sum = ImportTally::nothing_yet(counts);
     let mut after_line = 0;
     loop {
         let known = format!("{} lines: {}", grouped(after_line), sum.sentence());
         screen.progress(&progress::line(sent_bytes, size, &known));
-        let settled = |cause| Failure::BrokenOff { after_line, cause: Box::new(cause) };
+        let settled = |cause| CommandFailure::BrokenOff { after_line, cause: Box::new(cause) };
         let piece = pieces.next().map_err(|error| settled(input::unreadable(file, &error)))?;
         let Some(piece) = piece else { break };
         let bytes = piece.text.len() as u64;
-        let answer = api.post_lines(path, piece.text).and_then(|answer| api.read::<Tally>(&answer));
+        let answer = api.post_lines(path, piece.text).and_then(|answer| api.read::<ImportTally>(&answer));
         let listed = sum.rejected.len();
         sum.add(answer.map_err(settled)?, piece.lines_before);
         after_line = piece.lines_before + piece.lines;
@@ -160,13 +160,13 @@ pub(super) fn run(
 mod tests {
     use super::*;
 
-    fn tally(text: &str) -> Tally {
+    fn tally(text: &str) -> ImportTally {
         serde_json::from_str(text).expect("a tally")
     }
 
     #[test]
     fn answers_add_up_with_the_lines_of_the_whole_input() {
-        let mut sum = Tally::nothing_yet(&[ImportCount::Accepted]);
+        let mut sum = ImportTally::nothing_yet(&[ImportCount::Accepted]);
         let answer = r#"{"accepted":9,"rejected_count":1,"rejected":[{"line":3,"code":"c","detail":"d"}]}"#;
         sum.add(tally(answer), 0);
         sum.add(tally(answer), 10);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_empty_input_has_a_sum_too() {
-        let sum = Tally::nothing_yet(&[ImportCount::Created, ImportCount::Updated]);
+        let sum = ImportTally::nothing_yet(&[ImportCount::Created, ImportCount::Updated]);
         let text = serde_json::to_string(&sum).expect("JSON");
         assert_eq!(text, r#"{"created":0,"updated":0,"rejected_count":0,"rejected":[]}"#);
         assert_eq!(sum.sentence(), "0 created, 0 updated, 0 rejected");
@@ -188,9 +188,12 @@ mod tests {
     #[test]
     fn only_the_first_thousand_are_listed_and_all_are_counted() {
         let line = |line: u64| ImportRejection { line, code: "c".to_owned(), detail: "d".to_owned() };
-        let many =
-            || Tally { rejected_count: 5_000, rejected: (1..=700).map(line).collect(), ..Tally::default() };
-        let mut sum = Tally::default();
+        let many = || ImportTally {
+            rejected_count: 5_000,
+            rejected: (1..=700).map(line).collect(),
+            ..ImportTally::default()
+        };
+        let mut sum = ImportTally::default();
         sum.add(many(), 0);
         sum.add(many(), 5_000);
         assert_eq!((sum.rejected_count, sum.rejected.len()), (10_000, LISTED_MAX));

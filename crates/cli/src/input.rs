@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::value::RawValue;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 
 /// The most that is read at once, and so about the size of a request.
 const PIECE_BYTES_MAX: usize = 1_024 * 1_024;
@@ -27,7 +27,7 @@ pub(super) fn json(text: &str) -> Result<Box<RawValue>, String> {
 }
 
 /// Opens a file, or stdin for `-`.
-pub(super) fn open(file: &Path) -> Result<Box<dyn Read>, Failure> {
+pub(super) fn open(file: &Path) -> Result<Box<dyn Read>, CommandFailure> {
     if file.as_os_str() == STDIN {
         return Ok(Box::new(io::stdin().lock()));
     }
@@ -48,20 +48,20 @@ pub(super) fn size(file: &Path) -> Option<u64> {
 }
 
 /// The whole text of a small file.
-pub(super) fn whole(file: &Path) -> Result<String, Failure> {
+pub(super) fn whole(file: &Path) -> Result<String, CommandFailure> {
     let mut text = String::new();
     let read = open(file)?.take(WHOLE_BYTES_MAX).read_to_string(&mut text);
     read.map_err(|error| unreadable(file, &error))?;
     Ok(text)
 }
 
-pub(super) fn unreadable(file: &Path, error: &io::Error) -> Failure {
-    Failure::Usage(format!("{} cannot be read: {error}", file.display()))
+pub(super) fn unreadable(file: &Path, error: &io::Error) -> CommandFailure {
+    CommandFailure::Usage(format!("{} cannot be read: {error}", file.display()))
 }
 
 /// Some whole lines that follow each other.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct InputChunk {
     /// How many lines of the input were before it.
     pub(super) lines_before: u64,
     pub(super) lines: u64,
@@ -69,7 +69,7 @@ pub(super) struct Piece {
 }
 
 /// Cuts an input into pieces.
-pub(super) struct Pieces<R> {
+pub(super) struct InputChunks<R> {
     input: R,
     /// What was read and not handed over: the beginning of a line.
     rest: Vec<u8>,
@@ -78,7 +78,7 @@ pub(super) struct Pieces<R> {
     ended: bool,
 }
 
-impl<R: Read> Pieces<R> {
+impl<R: Read> InputChunks<R> {
     pub(super) fn of(input: R) -> Self {
         Self::up_to(PIECE_BYTES_MAX, input)
     }
@@ -88,7 +88,7 @@ impl<R: Read> Pieces<R> {
     }
 
     /// The next lines, or `None` at the end. The last line need not end in a newline.
-    pub(super) fn next(&mut self) -> io::Result<Option<Piece>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<InputChunk>> {
         loop {
             if let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') {
                 let rest = self.rest.split_off(end + 1);
@@ -106,13 +106,13 @@ impl<R: Read> Pieces<R> {
     }
 
     /// Hands over what was read, and keeps the rest.
-    fn piece(&mut self, rest: Vec<u8>) -> Piece {
+    fn piece(&mut self, rest: Vec<u8>) -> InputChunk {
         let text = std::mem::replace(&mut self.rest, rest);
         let newlines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
         let lines = newlines + u64::from(text.last() != Some(&b'\n'));
         let lines_before = self.lines_before;
         self.lines_before += lines;
-        Piece { lines_before, lines, text }
+        InputChunk { lines_before, lines, text }
     }
 
     /// Reads once, up to the limit.
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn check(size_max: usize, parts: &[&'static str], expect: &[(u64, u64, &str)]) {
-        let mut pieces = Pieces::up_to(size_max, Parts(parts.to_vec()));
+        let mut pieces = InputChunks::up_to(size_max, Parts(parts.to_vec()));
         let mut got = Vec::new();
         while let Some(piece) = pieces.next().expect("the parts can be read") {
             got.push((piece.lines_before, piece.lines, String::from_utf8(piece.text).expect("text")));

@@ -12,8 +12,8 @@ mod work;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::json;
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::list::{self, ListFlags};
 use super::queue::QueueArgs;
 use super::screen::Screen;
@@ -138,7 +138,12 @@ impl JobStateFlag {
 }
 
 impl JobAction {
-    pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(
+        &self,
+        server: &ServerFlags,
+        api: &ServerApi,
+        screen: &mut Screen,
+    ) -> Result<(), CommandFailure> {
         match self {
             Self::Publish(publish) => publish.run(api, screen),
             Self::Consume(consume) => consume.run(api, screen),
@@ -168,7 +173,7 @@ impl JobAction {
 }
 
 impl OneJob {
-    fn path(&self) -> Path {
+    fn path(&self) -> ApiPath {
         match (&self.job, &self.alias) {
             (Some(job), _) => self.place.below(&["jobs", job]),
             (None, alias) => self.place.below(&["aliases", alias.as_deref().unwrap_or_default()]),
@@ -181,13 +186,13 @@ impl OneJob {
 }
 
 impl HeldJob {
-    fn path(&self, verb: &str) -> Path {
+    fn path(&self, verb: &str) -> ApiPath {
         self.place.below(&["jobs", &self.job, verb])
     }
 }
 
 impl Release {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let Self { held, delay, error } = self;
         let mut body = json!({ "reservation": held.reservation });
         for (field, text) in [("delay", delay), ("error", error)] {
@@ -201,7 +206,12 @@ impl Release {
 }
 
 /// Acknowledges, and fails where anything was not acknowledged: a script has to notice.
-fn ack(place: &QueueArgs, reservations: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn ack(
+    place: &QueueArgs,
+    reservations: &[String],
+    api: &ServerApi,
+    screen: &mut Screen,
+) -> Result<(), CommandFailure> {
     let answer = api.post(&place.below(&["ack"]), &json!({ "reservations": reservations }))?;
     let AckedView { acked, stale } = api.read(&answer)?;
     screen.show(&answer, || {
@@ -210,7 +220,7 @@ fn ack(place: &QueueArgs, reservations: &[String], api: &Api, screen: &mut Scree
     })?;
     match stale.len() {
         0 => Ok(()),
-        count => Err(Failure::Incomplete(format!(
+        count => Err(CommandFailure::Incomplete(format!(
             "{count} not acknowledged: the ttr was over, or the job was done or cancelled before"
         ))),
     }

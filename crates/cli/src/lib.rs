@@ -54,8 +54,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use api::{Api, Path};
-use failure::Failure;
+use api::{ApiPath, ServerApi};
+use failure::CommandFailure;
 use screen::Screen;
 pub use server::ServerFlags;
 
@@ -129,7 +129,7 @@ pub struct SingleCommand<A: Args> {
 pub fn usage_as_json(told: &str) -> String {
     let told = told.strip_prefix("error: ").unwrap_or(told);
     let detail = told.split("\n\n").next().unwrap_or(told).trim_end();
-    Failure::Usage(detail.to_owned()).to_json()
+    CommandFailure::Usage(detail.to_owned()).to_json()
 }
 
 /// Asks the server, shows what it says, and tells failures on stderr.
@@ -158,7 +158,7 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
         RemoteCommand::Stats(alone) => &alone.server,
     };
     let mut screen = Screen::of_process(server.json);
-    let outcome = Api::new(server).and_then(|api| carry_out(command, &api, &mut screen));
+    let outcome = ServerApi::new(server).and_then(|api| carry_out(command, &api, &mut screen));
     match outcome.and_then(|()| screen.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => screen.fail(&failure),
@@ -168,11 +168,11 @@ pub fn run(command: &RemoteCommand) -> ExitCode {
 /// Writes what a path of the API below `/v1` answers to `out`, however long it is. A failure is
 /// told here.
 pub fn download(server: &ServerFlags, path: &[&str], out: &mut dyn Write) -> Result<(), ExitCode> {
-    let downloaded = Api::new(server).and_then(|api| api.download(&Path::of(path), out));
+    let downloaded = ServerApi::new(server).and_then(|api| api.download(&ApiPath::of(path), out));
     downloaded.map_err(|failure| Screen::of_process(server.json).fail(&failure))
 }
 
-fn carry_out(command: &RemoteCommand, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn carry_out(command: &RemoteCommand, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
     match command {
         RemoteCommand::Client(noun) => noun.command.run(api, screen),
         RemoteCommand::Device(noun) => noun.command.run(api, screen),

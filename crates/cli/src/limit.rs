@@ -7,9 +7,9 @@ use base::limits::EXACT_NUMBER_MAX;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
-use super::list::{self, ListFlags, Row};
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
+use super::list::{self, ListFlags, TableRow};
 use super::screen::Screen;
 use super::table::{Cell, facts};
 
@@ -86,11 +86,11 @@ struct LimitRow {
 }
 
 impl LimitAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Ask(ask) => ask.run(api, screen),
             Self::Ls(LimitListing { namespace, list_flags }) => {
-                let path = Path::of(&["limits"]).with_maybe("namespace", namespace.as_ref());
+                let path = ApiPath::of(&["limits"]).with_maybe("namespace", namespace.as_ref());
                 list::show::<LimitRow>(api, screen, &path, list_flags, "no limits are used")
             }
         }
@@ -98,10 +98,10 @@ impl LimitAction {
 }
 
 impl AskLimit {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let kind = if self.window { "window" } else { "smooth" };
         let body = LimitBody { limit: self.limit, per: duration::format(self.per), cost: self.cost, kind };
-        let answer = api.post(&Path::of(&["limits", &self.namespace, &self.name]), &body)?;
+        let answer = api.post(&ApiPath::of(&["limits", &self.namespace, &self.name]), &body)?;
         let verdict: LimitVerdict = api.read(&answer)?;
         let again_in = Duration::from_millis(verdict.retry_after_ms);
         screen.show(&answer, || {
@@ -115,11 +115,11 @@ impl AskLimit {
         if verdict.allowed {
             return Ok(());
         }
-        Err(Failure::Incomplete("it may not be done now".to_owned()))
+        Err(CommandFailure::Incomplete("it may not be done now".to_owned()))
     }
 }
 
-impl Row for LimitRow {
+impl TableRow for LimitRow {
     const HEADINGS: &'static [&'static str] = &["NAMESPACE", "LIMIT", "KIND", "AT MOST", "IN", "REMAINING"];
 
     fn cells(&self) -> Vec<Cell> {

@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::screen::Screen;
-use super::table::{Cell, Table};
+use super::table::{Cell, TextTable};
 
 /// The most that the server puts into a page.
 const PAGE_ITEMS_MAX: u64 = 1_000;
@@ -39,7 +39,7 @@ impl ListFlags {
 }
 
 /// An item that people see as a row.
-pub(super) trait Row: DeserializeOwned {
+pub(super) trait TableRow: DeserializeOwned {
     const HEADINGS: &'static [&'static str];
 
     fn cells(&self) -> Vec<Cell>;
@@ -53,14 +53,14 @@ struct ListPage {
 }
 
 /// Shows a list: a table, or an item a line. `nothing` is what people are told of an empty one.
-pub(super) fn show<R: Row>(
-    api: &Api,
+pub(super) fn show<R: TableRow>(
+    api: &ServerApi,
     screen: &mut Screen,
-    path: &Path,
+    path: &ApiPath,
     list_flags: &ListFlags,
     nothing: &str,
-) -> Result<(), Failure> {
-    let mut table = Table::new(R::HEADINGS).within(screen.width());
+) -> Result<(), CommandFailure> {
+    let mut table = TextTable::new(R::HEADINGS).within(screen.width());
     let mut count = 0;
     let rest = each_page(api, path, list_flags, |items| {
         count += items.len();
@@ -77,12 +77,12 @@ pub(super) fn show<R: Row>(
 }
 
 /// Shows some more items of a list.
-pub(super) fn show_items<R: Row>(
-    api: &Api,
+pub(super) fn show_items<R: TableRow>(
+    api: &ServerApi,
     screen: &mut Screen,
-    table: &mut Table,
+    table: &mut TextTable,
     items: &[Box<RawValue>],
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     if screen.is_for_programs() {
         items.iter().try_for_each(|item| screen.write_line(item.get()))?;
     } else {
@@ -95,11 +95,11 @@ pub(super) fn show_items<R: Row>(
 
 /// Hands over page after page; the cursor of what is left, if anything is.
 pub(super) fn each_page(
-    api: &Api,
-    path: &Path,
+    api: &ServerApi,
+    path: &ApiPath,
     list_flags: &ListFlags,
-    mut take: impl FnMut(&[Box<RawValue>]) -> Result<(), Failure>,
-) -> Result<Option<String>, Failure> {
+    mut take: impl FnMut(&[Box<RawValue>]) -> Result<(), CommandFailure>,
+) -> Result<Option<String>, CommandFailure> {
     let mut cursor = list_flags.cursor.clone();
     let mut left = if list_flags.all { u64::MAX } else { list_flags.limit };
     loop {

@@ -5,9 +5,9 @@ mod run;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
-use super::list::{self, ListFlags, Row};
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
+use super::list::{self, ListFlags, TableRow};
 use super::screen::Screen;
 use super::server::ServerFlags;
 use super::table::{Cell, facts, plain};
@@ -122,8 +122,8 @@ struct LockRow {
 }
 
 impl LockPlace {
-    fn below(&self, parts: &[&str]) -> Path {
-        Path::of(&[&["locks", &self.namespace, &self.name], parts].concat())
+    fn below(&self, parts: &[&str]) -> ApiPath {
+        ApiPath::of(&[&["locks", &self.namespace, &self.name], parts].concat())
     }
 
     fn shown(&self) -> String {
@@ -132,7 +132,12 @@ impl LockPlace {
 }
 
 impl LockAction {
-    pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(
+        &self,
+        server: &ServerFlags,
+        api: &ServerApi,
+        screen: &mut Screen,
+    ) -> Result<(), CommandFailure> {
         match self {
             Self::Run(run) => run.run(server, api, screen),
             Self::Acquire(AcquireLock { place, owner, ttl, wait }) => {
@@ -156,7 +161,7 @@ impl LockAction {
                 screen.show(&lock, || Ok(api.read::<LockView>(&lock)?.facts()))
             }
             Self::Ls(LockListing { namespace, list_flags }) => {
-                let path = Path::of(&["locks"]).with_maybe("namespace", namespace.as_ref());
+                let path = ApiPath::of(&["locks"]).with_maybe("namespace", namespace.as_ref());
                 list::show::<LockRow>(api, screen, &path, list_flags, "no locks are held")
             }
         }
@@ -189,7 +194,7 @@ impl LockView {
     }
 }
 
-impl Row for LockRow {
+impl TableRow for LockRow {
     const HEADINGS: &'static [&'static str] = &["NAMESPACE", "LOCK", "OWNER", "FENCE", "WAITING", "ENDS"];
 
     fn cells(&self) -> Vec<Cell> {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::input;
-use super::list::{self, ListFlags, Row};
+use super::list::{self, ListFlags, TableRow};
 use super::screen::Screen;
 use super::table::{BAD, Cell, facts, plain};
 use super::when::to_second;
@@ -71,13 +71,13 @@ struct NodeView {
 }
 
 impl NodeArgs {
-    fn path(&self) -> Path {
-        Path::of(&["nodes", &self.name])
+    fn path(&self) -> ApiPath {
+        ApiPath::of(&["nodes", &self.name])
     }
 }
 
 impl NodeAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Put(put) => {
                 let token = put.node_token_file.as_deref().map(input::whole).transpose()?;
@@ -86,7 +86,7 @@ impl NodeAction {
                 screen.show(&node, || Ok(api.read::<NodeView>(&node)?.facts()))
             }
             Self::Ls(NodeListing { list_flags }) => {
-                list::show::<NodeView>(api, screen, &Path::of(&["nodes"]), list_flags, "no nodes")
+                list::show::<NodeView>(api, screen, &ApiPath::of(&["nodes"]), list_flags, "no nodes")
             }
             Self::Show(node) => {
                 let node = api.get(&node.path())?;
@@ -112,7 +112,7 @@ impl NodeView {
     }
 }
 
-impl Row for NodeView {
+impl TableRow for NodeView {
     const HEADINGS: &'static [&'static str] = &["NAME", "URL", "REACHABLE", "LAST CONTACT", "ERROR"];
 
     fn cells(&self) -> Vec<Cell> {

@@ -4,11 +4,11 @@ use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::api::{Api, Path};
-use super::failure::Failure;
-use super::feed::Feed;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
+use super::feed::FeedFlags;
 use super::follow::Timed;
-use super::list::{ListFlags, Row};
+use super::list::{ListFlags, TableRow};
 use super::screen::Screen;
 use super::table::Cell;
 use super::when::to_second;
@@ -26,7 +26,7 @@ pub struct ListNotices {
     #[arg(long, value_name = "TYPE")]
     r#type: Option<String>,
     #[command(flatten)]
-    feed: Feed,
+    feed: FeedFlags,
     #[command(flatten)]
     list_flags: ListFlags,
 }
@@ -41,14 +41,14 @@ struct NoticeView {
 }
 
 impl NoticeCommand {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let Self::Ls(ls) = self;
-        let path = Path::of(&["notices"]).with_maybe("type", ls.r#type.as_ref());
+        let path = ApiPath::of(&["notices"]).with_maybe("type", ls.r#type.as_ref());
         ls.feed.show::<NoticeView>(api, screen, path, &ls.list_flags, "no notices")
     }
 }
 
-impl Row for NoticeView {
+impl TableRow for NoticeView {
     const HEADINGS: &'static [&'static str] = &["AT", "TYPE", "SUBJECT", "DETAIL"];
 
     fn cells(&self) -> Vec<Cell> {

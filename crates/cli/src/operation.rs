@@ -5,8 +5,8 @@ mod view;
 
 use clap::{Args, Subcommand};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use view::OperationView;
@@ -46,11 +46,11 @@ pub struct ListOperations {
 }
 
 impl OperationCommand {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Run(run) => run.run(api, screen),
             Self::Ls(ListOperations { list_flags }) => {
-                let path = Path::of(&["operations"]);
+                let path = ApiPath::of(&["operations"]);
                 list::show::<OperationView>(api, screen, &path, list_flags, "no operations")
             }
             Self::Show(OneOperation { id }) => {
@@ -64,6 +64,6 @@ impl OperationCommand {
     }
 }
 
-fn of(id: &str) -> Path {
-    Path::of(&["operations", id])
+fn of(id: &str) -> ApiPath {
+    ApiPath::of(&["operations", id])
 }

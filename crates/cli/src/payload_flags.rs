@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use clap::{ArgGroup, Args};
 use serde_json::value::RawValue;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::input::{self, json};
 
 /// The server takes a megabyte of payload, in a body of at most this.
@@ -39,7 +39,7 @@ type Carried = (Option<Box<RawValue>>, Option<String>);
 
 impl PayloadFlags {
     /// What something new carries: where nothing was said, null.
-    pub(super) fn read_or_null(&self) -> Result<Carried, Failure> {
+    pub(super) fn read_or_null(&self) -> Result<Carried, CommandFailure> {
         Ok(match self.read()? {
             (None, None) => (Some(RawValue::NULL.to_owned()), None),
             said => said,
@@ -47,19 +47,22 @@ impl PayloadFlags {
     }
 
     /// What was said.
-    pub(super) fn read(&self) -> Result<Carried, Failure> {
+    pub(super) fn read(&self) -> Result<Carried, CommandFailure> {
         let Some(file) = &self.file else { return Ok((self.payload.clone(), None)) };
         let mut content = Vec::new();
         let read = input::open(file)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
         read.map_err(|error| input::unreadable(file, &error))?;
         if content.len() as u64 > FILE_BYTES_MAX {
-            return Err(Failure::Usage(format!("{} is too long", file.display())));
+            return Err(CommandFailure::Usage(format!("{} is too long", file.display())));
         }
         if self.bytes {
             return Ok((None, Some(BASE64_STANDARD.encode(content))));
         }
         let value = serde_json::from_slice(&content).map_err(|error| {
-            Failure::Usage(format!("{} is not JSON ({error}); --bytes takes it as it is", file.display()))
+            CommandFailure::Usage(format!(
+                "{} is not JSON ({error}); --bytes takes it as it is",
+                file.display()
+            ))
         })?;
         Ok((Some(value), None))
     }

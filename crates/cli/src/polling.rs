@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::duration;
 use serde_json::value::RawValue;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::screen::Screen;
 
 /// Between two attempts to reach a server that went away.
@@ -17,8 +17,8 @@ const EVERY_MIN: Duration = Duration::from_millis(50);
 /// Asks until there is an answer: a server that goes away is waited for, and people are told so.
 pub(super) fn patiently<T>(
     screen: &Screen,
-    mut ask: impl FnMut() -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    mut ask: impl FnMut() -> Result<T, CommandFailure>,
+) -> Result<T, CommandFailure> {
     let mut is_away = false;
     loop {
         match ask() {
@@ -43,9 +43,9 @@ pub(super) fn patiently<T>(
 pub(super) fn watch<T>(
     screen: &mut Screen,
     every: Duration,
-    fetch: impl Fn() -> Result<Box<RawValue>, Failure>,
-    look: impl Fn(&mut Screen, &RawValue, bool) -> Result<Option<T>, Failure>,
-) -> Result<T, Failure> {
+    fetch: impl Fn() -> Result<Box<RawValue>, CommandFailure>,
+    look: impl Fn(&mut Screen, &RawValue, bool) -> Result<Option<T>, CommandFailure>,
+) -> Result<T, CommandFailure> {
     let mut shown = String::new();
     loop {
         let document = patiently(screen, &fetch)?;

@@ -9,8 +9,8 @@ use clap::{ArgGroup, Args, Subcommand};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::{grouped, plain};
@@ -88,8 +88,8 @@ struct RespawnedView {
 }
 
 impl QueueArgs {
-    pub(super) fn below(&self, parts: &[&str]) -> Path {
-        Path::of(&[&["queues", &self.namespace, &self.queue], parts].concat())
+    pub(super) fn below(&self, parts: &[&str]) -> ApiPath {
+        ApiPath::of(&[&["queues", &self.namespace, &self.queue], parts].concat())
     }
 
     fn name(&self) -> String {
@@ -98,10 +98,10 @@ impl QueueArgs {
 }
 
 impl QueueAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Ls(ListQueues { namespace, list_flags }) => {
-                let path = Path::of(&["queues"]).with_maybe("namespace", namespace.as_ref());
+                let path = ApiPath::of(&["queues"]).with_maybe("namespace", namespace.as_ref());
                 list::show::<QueueView>(api, screen, &path, list_flags, "no queues")
             }
             Self::Stats(place) => {
@@ -135,7 +135,7 @@ impl QueueAction {
 }
 
 impl Respawn {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let which = match self.oldest {
             Some(limit) => json!({ "limit": limit }),
             None => json!({ "ids": self.jobs }),

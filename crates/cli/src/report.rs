@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::import::{self, ImportCount};
 use super::input::json;
 use super::screen::Screen;
@@ -53,7 +53,7 @@ pub struct ImportReports {
 
 /// A report on its way out.
 #[derive(Serialize)]
-struct Report<'a> {
+struct OutgoingReport<'a> {
     device_id: &'a str,
     data: &'a RawValue,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,11 +63,11 @@ struct Report<'a> {
 }
 
 impl ReportAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Send(send) => send.run(api, screen),
             Self::Import(ImportReports { file }) => {
-                import::run(api, screen, &Path::of(&["reports"]), file, &[ImportCount::Accepted])
+                import::run(api, screen, &ApiPath::of(&["reports"]), file, &[ImportCount::Accepted])
             }
             Self::Rejected(command) => command.run(api, screen),
         }
@@ -75,14 +75,14 @@ impl ReportAction {
 }
 
 impl Send {
-    fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let report = Report {
+    fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
+        let report = OutgoingReport {
             device_id: &self.device,
             data: &self.value,
             ts: self.ts.map(|ts| ts.to_string()),
             id: self.id.as_deref(),
         };
-        let answer = api.post(&Path::of(&["reports"]), &report)?;
+        let answer = api.post(&ApiPath::of(&["reports"]), &report)?;
         screen.show(&answer, || Ok("accepted\n".to_owned()))
     }
 }

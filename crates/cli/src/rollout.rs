@@ -6,8 +6,8 @@ mod watch;
 
 use clap::{Args, Subcommand};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use view::{RolloutDeviceView, RolloutView};
@@ -71,11 +71,11 @@ pub struct ListRolloutDevices {
 }
 
 impl RolloutAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Run(run) => run.run(api, screen),
             Self::Ls(ListRollouts { list_flags }) => {
-                list::show::<RolloutView>(api, screen, &Path::of(&["rollouts"]), list_flags, "no rollouts")
+                list::show::<RolloutView>(api, screen, &ApiPath::of(&["rollouts"]), list_flags, "no rollouts")
             }
             Self::Show(OneRollout { id }) => {
                 let rollout = api.get(&of(id))?;
@@ -94,10 +94,16 @@ impl RolloutAction {
     }
 }
 
-fn tell(ids: &[String], what: &str, done: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn tell(
+    ids: &[String],
+    what: &str,
+    done: &str,
+    api: &ServerApi,
+    screen: &mut Screen,
+) -> Result<(), CommandFailure> {
     screen.each(ids, done, |id| api.start(&of(id).and(&[what])))
 }
 
-fn of(id: &str) -> Path {
-    Path::of(&["rollouts", id])
+fn of(id: &str) -> ApiPath {
+    ApiPath::of(&["rollouts", id])
 }

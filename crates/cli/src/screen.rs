@@ -12,7 +12,7 @@ use rustix::termios::tcgetwinsize;
 use serde_json::value::RawValue;
 use unicode_width::UnicodeWidthStr;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::table::{beginning, plain};
 
 /// The output of one command.
@@ -47,8 +47,8 @@ impl Screen {
     pub(super) fn show(
         &mut self,
         document: &RawValue,
-        text: impl FnOnce() -> Result<String, Failure>,
-    ) -> Result<(), Failure> {
+        text: impl FnOnce() -> Result<String, CommandFailure>,
+    ) -> Result<(), CommandFailure> {
         if self.json {
             writeln!(self.out, "{document}")?;
         } else {
@@ -63,7 +63,7 @@ impl Screen {
         sort: &str,
         document: &RawValue,
         text: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         if self.json {
             writeln!(self.out, "{{\"{sort}\":{document}}}")?;
         } else {
@@ -73,7 +73,7 @@ impl Screen {
     }
 
     /// Text for people: lines that end in a newline. Programs have the exit code.
-    pub(super) fn tell(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn tell(&mut self, text: &str) -> Result<(), CommandFailure> {
         if !self.json {
             self.out.write_all(text.as_bytes())?;
         }
@@ -86,8 +86,8 @@ impl Screen {
         &mut self,
         ids: &[String],
         done: &str,
-        act: impl Fn(&str) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        act: impl Fn(&str) -> Result<(), CommandFailure>,
+    ) -> Result<(), CommandFailure> {
         let mut refused = 0;
         for id in ids {
             match act(id) {
@@ -101,12 +101,12 @@ impl Screen {
         }
         match refused {
             0 => Ok(()),
-            _ => Err(Failure::Incomplete(format!("{refused} of {} refused", ids.len()))),
+            _ => Err(CommandFailure::Incomplete(format!("{refused} of {} refused", ids.len()))),
         }
     }
 
     /// One of several was refused, and the others go on.
-    pub(super) fn note_refused(&self, id: &str, failure: &Failure) {
+    pub(super) fn note_refused(&self, id: &str, failure: &CommandFailure) {
         self.note(&match self.json {
             true => failure.to_json_of(id),
             false => format!("{}: {}", plain(id), plain(&failure.to_string())),
@@ -114,12 +114,12 @@ impl Screen {
     }
 
     /// Text that is the same for people and for programs, such as an export.
-    pub(super) fn write_line(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn write_line(&mut self, text: &str) -> Result<(), CommandFailure> {
         Ok(writeln!(self.out, "{text}")?)
     }
 
     /// What was written so far is seen from now on.
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+    pub(super) fn flush(&mut self) -> Result<(), CommandFailure> {
         Ok(self.out.flush()?)
     }
 
@@ -143,7 +143,7 @@ impl Screen {
     }
 
     /// Tells a failure, below whatever was shown before it; what the process exits with.
-    pub(super) fn fail(&mut self, failure: &Failure) -> ExitCode {
+    pub(super) fn fail(&mut self, failure: &CommandFailure) -> ExitCode {
         // When the output is what failed, this fails again, and has been told.
         drop(self.out.flush());
         if !failure.is_silent() {

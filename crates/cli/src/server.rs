@@ -6,9 +6,9 @@ use clap::Args;
 use fieldpost_client::{Client, Trust};
 use url::Url;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::tls;
-use super::token::Token;
+use super::token::BearerToken;
 
 /// Where a server listens that was started without any setting.
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
@@ -23,7 +23,7 @@ pub struct ServerFlags {
     /// The token that the server asks for; better given in FIELDPOST_TOKEN, which no list of
     /// processes shows.
     #[arg(long, global = true, env = "FIELDPOST_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    pub(super) token: Option<Token>,
+    pub(super) token: Option<BearerToken>,
     /// A PEM file with the certificates to trust in place of the system's: authorities, or that of
     /// the server itself.
     #[arg(long, global = true, env = "FIELDPOST_CA", hide_env_values = true, value_name = "FILE")]
@@ -35,10 +35,10 @@ pub struct ServerFlags {
 
 impl ServerFlags {
     /// A client of the server. Nothing is sent yet.
-    pub(super) fn client(&self) -> Result<Client, Failure> {
+    pub(super) fn client(&self) -> Result<Client, CommandFailure> {
         // Not where the command line is read: what is refused there is repeated on the screen.
         if !self.url.username().is_empty() || self.url.password().is_some() {
-            return Err(Failure::Usage(
+            return Err(CommandFailure::Usage(
                 "the URL has a password in it; the server asks for a token".to_owned(),
             ));
         }
@@ -52,7 +52,7 @@ impl ServerFlags {
         if let Some(trust) = self.trust()? {
             client = client.trust(trust);
         }
-        client.build().map_err(|error| Failure::Usage(error.to_string()))
+        client.build().map_err(|error| CommandFailure::Usage(error.to_string()))
     }
 
     /// The server as messages name it.
@@ -61,7 +61,7 @@ impl ServerFlags {
     }
 
     /// Which servers are believed; `None` for one that is not asked over TLS.
-    fn trust(&self) -> Result<Option<Trust>, Failure> {
+    fn trust(&self) -> Result<Option<Trust>, CommandFailure> {
         // A variable that is empty is as good as none.
         let ca = self.ca.as_deref().filter(|file| !file.as_os_str().is_empty());
         (self.url.scheme() == "https").then(|| tls::trust(ca)).transpose()

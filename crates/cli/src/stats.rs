@@ -6,12 +6,12 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::api::{Api, Path};
+use super::api::{ApiPath, ServerApi};
 use super::device::Label;
-use super::failure::Failure;
-use super::feed::Span;
+use super::failure::CommandFailure;
+use super::feed::SpanFlags;
 use super::screen::Screen;
-use super::table::{Cell, Table, grouped};
+use super::table::{Cell, TextTable, grouped};
 use super::when::to_second;
 
 /// The longest bar.
@@ -26,7 +26,7 @@ const BESIDE_CHARS: usize = "2026-11-21 00:00:00Z".len() + 2 * "  ".len();
 pub struct Stats {
     /// What is counted.
     #[arg(value_enum, value_name = "METRIC")]
-    metric: Metric,
+    metric: MetricChoice,
     /// How long each count is.
     #[arg(long, value_enum, value_name = "SPAN", default_value_t = Interval::Hour)]
     by: Interval,
@@ -40,12 +40,12 @@ pub struct Stats {
     #[arg(long, group = "of", value_name = "KEY=VALUE")]
     label: Option<Label>,
     #[command(flatten)]
-    span: Span,
+    span: SpanFlags,
 }
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Metric {
+enum MetricChoice {
     /// Reports that were accepted.
     Reports,
     /// Reports that changed a device's value.
@@ -80,31 +80,31 @@ struct StatsCount {
 }
 
 impl Stats {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let answer = api.get(&self.path())?;
         let CountsPage { items } = api.read(&answer)?;
         if screen.is_for_programs() {
             return items.iter().try_for_each(|item| screen.write_line(item.get()));
         }
         let counts = items.iter().map(|item| api.read(item)).collect::<Result<Vec<StatsCount>, _>>()?;
-        let is_of_commands = matches!(self.metric, Metric::Commands);
+        let is_of_commands = matches!(self.metric, MetricChoice::Commands);
         let width = screen.width();
         screen.tell(&if is_of_commands { statuses(&counts, width) } else { bars(&counts, width) })
     }
 
-    fn path(&self) -> Path {
+    fn path(&self) -> ApiPath {
         let metric = match self.metric {
-            Metric::Reports => "reports",
-            Metric::Changes => "changes",
-            Metric::Losses => "losses",
-            Metric::Deliveries => "deliveries",
-            Metric::Commands => "commands",
+            MetricChoice::Reports => "reports",
+            MetricChoice::Changes => "changes",
+            MetricChoice::Losses => "losses",
+            MetricChoice::Deliveries => "deliveries",
+            MetricChoice::Commands => "commands",
         };
         let by = match self.by {
             Interval::Hour => "hour",
             Interval::Day => "day",
         };
-        let path = Path::of(&["stats"])
+        let path = ApiPath::of(&["stats"])
             .with("metric", metric)
             .with("by", by)
             .with_maybe("device", self.device.as_ref())
@@ -125,7 +125,7 @@ fn bars(counts: &[StatsCount], width: Option<usize>) -> String {
         vec![Cell::text(&to_second(from)), Cell::number(*count), Cell::text(&"█".repeat(length))]
     };
     let rows: Vec<_> = counts.iter().map(row).collect();
-    Table::new(&["FROM", "COUNT", ""]).within(width).lines(&rows)
+    TextTable::new(&["FROM", "COUNT", ""]).within(width).lines(&rows)
 }
 
 /// A row for each count of commands: how many were sent, and how many came to each other status.
@@ -139,7 +139,7 @@ fn statuses(counts: &[StatsCount], width: Option<usize>) -> String {
         sent.into_iter().chain(STATUSES.map(of)).collect::<Vec<_>>()
     };
     let rows: Vec<_> = counts.iter().map(row).collect();
-    Table::new(&HEADINGS).within(width).lines(&rows)
+    TextTable::new(&HEADINGS).within(width).lines(&rows)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ mod view;
 
 use clap::{Args, Subcommand};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
 use super::table::plain;
@@ -74,8 +74,8 @@ pub struct BlockListing {
 }
 
 impl StreamArgs {
-    fn below(&self, parts: &[&str]) -> Path {
-        Path::of(&[&["streams", &self.namespace, &self.stream], parts].concat())
+    fn below(&self, parts: &[&str]) -> ApiPath {
+        ApiPath::of(&[&["streams", &self.namespace, &self.stream], parts].concat())
     }
 
     fn name(&self) -> String {
@@ -84,7 +84,7 @@ impl StreamArgs {
 }
 
 impl StreamAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Append(append) => append.run(api, screen),
             Self::Read(read) => read.run(api, screen),
@@ -93,7 +93,7 @@ impl StreamAction {
             Self::Commit(commit) => commit.run(api, screen),
             Self::Unsubscribe(subscription) => subscription.delete(api, screen),
             Self::Ls(StreamListing { namespace, list_flags }) => {
-                let path = Path::of(&["streams"]).with_maybe("namespace", namespace.as_ref());
+                let path = ApiPath::of(&["streams"]).with_maybe("namespace", namespace.as_ref());
                 list::show::<StreamView>(api, screen, &path, list_flags, "no streams")
             }
             Self::Show(place) => {

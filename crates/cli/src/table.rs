@@ -135,7 +135,7 @@ impl Cell {
 /// Rows below headings. They may come in parts: the columns never get narrower. The headings come
 /// once, or again where a narrow terminal has the columns in other lines from then on.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct TextTable {
     headings: &'static [&'static str],
     widths: Vec<usize>,
     shortens: Vec<bool>,
@@ -143,7 +143,7 @@ pub(super) struct Table {
     layout: Layout,
 }
 
-impl Table {
+impl TextTable {
     pub(super) fn new(headings: &'static [&'static str]) -> Self {
         let widths = headings.iter().map(|heading| heading.width()).collect();
         let shortens = vec![false; headings.len()];
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_lines_have_no_tail() {
-        let mut table = Table::new(&["ID", "COUNT", "NOTE"]);
+        let mut table = TextTable::new(&["ID", "COUNT", "NOTE"]);
         let rows = [
             vec![Cell::text("a"), Cell::number(7), Cell::maybe(None)],
             vec![Cell::text("lock77"), Cell::number(1_234_567), Cell::text("")],
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_table_that_comes_in_parts_has_its_headings_once() {
-        let mut table = Table::new(&["ID"]);
+        let mut table = TextTable::new(&["ID"]);
         assert_eq!(table.lines(&[]), "");
         assert_eq!(unstyled(&table.lines(&[vec![Cell::text("a")]])), "ID\na\n");
         assert_eq!(unstyled(&table.lines(&[vec![Cell::text("b")]])), "b\n");
@@ -301,7 +301,7 @@ mod tests {
     fn a_narrow_terminal_gets_lines_that_fit() {
         let row = |id: &str, value: &str| vec![Cell::text(id), Cell::text("lock"), Cell::short(value)];
         let rows = [row("evt_1", &"v".repeat(100)), row("evt_2", "1")];
-        let table = || Table::new(&["ID", "KIND", "VALUE"]);
+        let table = || TextTable::new(&["ID", "KIND", "VALUE"]);
         let lines = unstyled(&table().within(Some(40)).lines(&rows));
         let value = format!("{}…", "v".repeat(26));
         assert_eq!(lines, format!("ID     KIND  VALUE\nevt_1  lock  {value}\nevt_2  lock  1\n"));
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_table_has_its_headings_again_where_its_columns_move_to_other_lines() {
-        let mut table = Table::new(&["ID", "KIND"]).within(Some(12));
+        let mut table = TextTable::new(&["ID", "KIND"]).within(Some(12));
         let row = |id: &str| vec![vec![Cell::text(id), Cell::text("lock")]];
         assert_eq!(unstyled(&table.lines(&row("a"))), "ID  KIND\na   lock\n");
         assert_eq!(unstyled(&table.lines(&row("b"))), "b   lock\n");
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn what_may_not_be_missing_goes_on_in_further_lines() {
         let rows = [vec![Cell::text("job_1"), Cell::whole("0123456789門abcdefg")]];
-        let table = || Table::new(&["ID", "PAYLOAD"]);
+        let table = || TextTable::new(&["ID", "PAYLOAD"]);
         let lines = unstyled(&table().within(Some(13)).lines(&rows));
         assert_eq!(lines, "ID\n  PAYLOAD\njob_1\n  0123456789\n  門abcdefg\n");
         let lines = unstyled(&table().within(Some(26)).lines(&rows));
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn wide_characters_take_their_place() {
-        let mut table = Table::new(&["NAME", "X"]);
+        let mut table = TextTable::new(&["NAME", "X"]);
         let rows = [["門", "1"], ["door", "2"], ["Ключ", "3"]];
         let rows = rows.map(|row| row.map(Cell::text).to_vec());
         assert_eq!(unstyled(&table.lines(&rows)), "NAME  X\n門    1\ndoor  2\nКлюч  3\n");
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn colour_does_not_move_a_column() {
-        let mut table = Table::new(&["STATE", "ID"]);
+        let mut table = TextTable::new(&["STATE", "ID"]);
         let rows = [
             vec![Cell::text("lost").styled(BAD), Cell::text("a")],
             vec![Cell::text("online").styled(GOOD), Cell::text("b")],

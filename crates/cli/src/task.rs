@@ -6,8 +6,8 @@ mod watch;
 
 use clap::{Args, Subcommand};
 
-use super::api::{Api, Path};
-use super::failure::Failure;
+use super::api::{ApiPath, ServerApi};
+use super::failure::CommandFailure;
 use super::feed::SortOrder;
 use super::list::{self, ListFlags};
 use super::screen::Screen;
@@ -59,7 +59,7 @@ pub struct ListResults {
 }
 
 impl TaskAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Run(run) => run.run(api, screen),
             Self::Show(OneTask { id }) => {
@@ -76,6 +76,6 @@ impl TaskAction {
     }
 }
 
-fn of(id: &str) -> Path {
-    Path::of(&["tasks", id])
+fn of(id: &str) -> ApiPath {
+    ApiPath::of(&["tasks", id])
 }

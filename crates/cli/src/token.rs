@@ -7,9 +7,9 @@ use std::str::FromStr;
 
 /// A bearer token.
 #[derive(Clone)]
-pub(super) struct Token(String);
+pub(super) struct BearerToken(String);
 
-impl Token {
+impl BearerToken {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -21,7 +21,7 @@ impl Token {
 }
 
 /// Every text is taken here: a refusal of the command line would repeat it.
-impl FromStr for Token {
+impl FromStr for BearerToken {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
@@ -29,7 +29,7 @@ impl FromStr for Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }
@@ -39,7 +39,7 @@ impl fmt::Debug for Token {
 mod tests {
     use super::*;
 
-    fn token(text: &str) -> Token {
+    fn token(text: &str) -> BearerToken {
         let Ok(token) = text.parse();
         token
     }

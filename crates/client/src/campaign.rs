@@ -16,7 +16,7 @@ use crate::picks::Picks;
 use crate::queue_stats::{Cursor, FeedPage, Page};
 use crate::request::Request;
 use crate::retry::Repeat;
-use crate::span::{Moment, Span, maybe_moment, moment};
+use crate::span::{JsonTime, Milliseconds, maybe_moment, moment};
 use crate::task::PickResult;
 
 text_id! {
@@ -35,13 +35,13 @@ pub struct CampaignPlan {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<Moment>,
+    from: Option<JsonTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<Moment>,
+    until: Option<JsonTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    phase: Option<Span>,
+    phase: Option<Milliseconds>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     panel: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,8 +51,8 @@ pub struct CampaignPlan {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum PlannedPace {
-    Every(Span),
-    Over(Span),
+    Every(Milliseconds),
+    Over(Milliseconds),
 }
 
 impl CampaignPlan {
@@ -62,7 +62,7 @@ impl CampaignPlan {
     /// # Errors
     /// [`Error::Unwritable`] when the value cannot be written as JSON.
     pub fn every<T: Serialize + ?Sized>(value: &T, picks: Picks, interval: Duration) -> Result<Self, Error> {
-        Ok(Self::new(to_raw_value(value)?, picks, PlannedPace::Every(Span(interval))))
+        Ok(Self::new(to_raw_value(value)?, picks, PlannedPace::Every(Milliseconds(interval))))
     }
 
     /// Devices are asked this value, as many as `picks` says in total over each `period`, in 60
@@ -71,7 +71,7 @@ impl CampaignPlan {
     /// # Errors
     /// [`Error::Unwritable`] when the value cannot be written as JSON.
     pub fn over<T: Serialize + ?Sized>(value: &T, picks: Picks, period: Duration) -> Result<Self, Error> {
-        Ok(Self::new(to_raw_value(value)?, picks, PlannedPace::Over(Span(period))))
+        Ok(Self::new(to_raw_value(value)?, picks, PlannedPace::Over(Milliseconds(period))))
     }
 
     fn new(payload: Box<RawValue>, picks: Picks, pace: PlannedPace) -> Self {
@@ -98,13 +98,13 @@ impl CampaignPlan {
     /// No slot before.
     #[must_use]
     pub fn from(self, moment: SystemTime) -> Self {
-        Self { from: Some(Moment(moment)), ..self }
+        Self { from: Some(JsonTime(moment)), ..self }
     }
 
     /// No slot from then on.
     #[must_use]
     pub fn until(self, moment: SystemTime) -> Self {
-        Self { until: Some(Moment(moment)), ..self }
+        Self { until: Some(JsonTime(moment)), ..self }
     }
 
     /// Of slots that the server was not there for, the newest is done late; without this they are
@@ -118,7 +118,7 @@ impl CampaignPlan {
     /// server levels the minutes.
     #[must_use]
     pub fn phase(self, phase: Duration) -> Self {
-        Self { phase: Some(Span(phase)), ..self }
+        Self { phase: Some(Milliseconds(phase)), ..self }
     }
 
     /// The same devices in each slot, replaced only when they are gone.
@@ -324,7 +324,7 @@ impl Campaigns {
         period: Duration,
         by: Option<&str>,
     ) -> Result<Coverage, Error> {
-        let path = of(id).and(&["coverage"]).with("period", &Span(period).to_string());
+        let path = of(id).and(&["coverage"]).with("period", &Milliseconds(period).to_string());
         let path = by.iter().fold(path, |path, by| path.with("by", by));
         self.client.fetch(&Request::new(Method::GET, path), Repeat::Harmless).await
     }

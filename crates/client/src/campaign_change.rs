@@ -9,7 +9,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::command::OutcomeTarget;
 use crate::error::Error;
 use crate::picks::CustomerClass;
-use crate::span::{Moment, Span};
+use crate::span::{JsonTime, Milliseconds};
 use crate::task::TaskId;
 
 /// What to change of a campaign; what is not named stays as it is. Effective with its next slot.
@@ -25,8 +25,8 @@ enum ChangedField {
     Texts(Vec<String>),
     Count(u32),
     Flag(bool),
-    Span(Span),
-    Moment(Moment),
+    Span(Milliseconds),
+    Moment(JsonTime),
     Class(CustomerClass),
     Task(TaskId),
     Results(OutcomeTarget),
@@ -107,13 +107,13 @@ impl CampaignChange {
     /// As many devices as its count says once in each `interval`: at least a second.
     #[must_use]
     pub fn every(self, interval: Duration) -> Self {
-        self.cut(&["over"]).with("every", ChangedField::Span(Span(interval)))
+        self.cut(&["over"]).with("every", ChangedField::Span(Milliseconds(interval)))
     }
 
     /// As many devices as its count says in total over each `period`: at least a minute.
     #[must_use]
     pub fn over(self, period: Duration) -> Self {
-        self.cut(&["every"]).with("over", ChangedField::Span(Span(period)))
+        self.cut(&["every"]).with("over", ChangedField::Span(Milliseconds(period)))
     }
 
     /// Only devices that a selector means. Who names selector or place says what both mean.
@@ -161,7 +161,7 @@ impl CampaignChange {
     /// How long a device has for its answer: 1 second to 1 hour.
     #[must_use]
     pub fn answer_timeout(self, timeout: Duration) -> Self {
-        self.with("answer_timeout", ChangedField::Span(Span(timeout)))
+        self.with("answer_timeout", ChangedField::Span(Milliseconds(timeout)))
     }
 
     /// Who goes first where the server's rate makes picks wait.
@@ -173,13 +173,13 @@ impl CampaignChange {
     /// No slot before.
     #[must_use]
     pub fn from(self, moment: SystemTime) -> Self {
-        self.with("from", ChangedField::Moment(Moment(moment)))
+        self.with("from", ChangedField::Moment(JsonTime(moment)))
     }
 
     /// No slot from then on.
     #[must_use]
     pub fn until(self, moment: SystemTime) -> Self {
-        self.with("until", ChangedField::Moment(Moment(moment)))
+        self.with("until", ChangedField::Moment(JsonTime(moment)))
     }
 
     /// Whether the newest slot that the server was not there for is done late; else it is skipped.
@@ -191,7 +191,7 @@ impl CampaignChange {
     /// By how much slots are shifted from multiples of their interval.
     #[must_use]
     pub fn phase(self, phase: Duration) -> Self {
-        self.with("phase", ChangedField::Span(Span(phase)))
+        self.with("phase", ChangedField::Span(Milliseconds(phase)))
     }
 
     /// Whether each slot has the same devices.

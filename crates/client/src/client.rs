@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::campaign::Campaigns;
 use crate::commands::Commands;
-use crate::connection::Connection;
+use crate::connection::ReusableConnection;
 use crate::consumer::Consumer;
 use crate::coordination::{Limiter, NamedLock, SharedCache, SharedChannels};
 use crate::device::Device;
@@ -23,8 +23,8 @@ use crate::path::Path;
 use crate::queue::Queue;
 use crate::queue_stats::{Cursor, FeedPage, Page, QueueOverview};
 use crate::request::{Answer, Download, Request};
-use crate::retry::{self, Answered, Failed, Repeat};
-use crate::span::Span;
+use crate::retry::{self, AcceptedAnswer, FailedCall, Repeat};
+use crate::span::Milliseconds;
 use crate::task::Tasks;
 use crate::transport::Transport;
 use crate::trust::Trust;
@@ -281,7 +281,7 @@ impl Client {
     }
 
     /// Asks, for as long as calls are tried.
-    pub(crate) async fn ask(&self, request: &Request, repeat: Repeat) -> Result<Answered, Failed> {
+    pub(crate) async fn ask(&self, request: &Request, repeat: Repeat) -> Result<AcceptedAnswer, FailedCall> {
         self.ask_until(request, repeat, Instant::now() + self.inner.retry_for).await
     }
 
@@ -291,12 +291,16 @@ impl Client {
         request: &Request,
         repeat: Repeat,
         until: Instant,
-    ) -> Result<Answered, Failed> {
+    ) -> Result<AcceptedAnswer, FailedCall> {
         retry::ask(&self.inner.transport, request, repeat, until).await
     }
 
     /// Asks once, on a connection of one's own.
-    pub(crate) async fn ask_on(&self, line: &mut Connection, request: &Request) -> Result<Bytes, Error> {
+    pub(crate) async fn ask_on(
+        &self,
+        line: &mut ReusableConnection,
+        request: &Request,
+    ) -> Result<Bytes, Error> {
         line.exchange(&self.inner.transport, request).await
     }
 
@@ -316,7 +320,7 @@ impl Client {
         after: Option<&Cursor>,
         wait: Duration,
     ) -> Result<FeedPage<T>, Error> {
-        let path = path.with("order", "asc").with("wait", &Span(wait).to_string());
+        let path = path.with("order", "asc").with("wait", &Milliseconds(wait).to_string());
         let path = after.iter().fold(path, |path, cursor| path.with("cursor", cursor.as_str()));
         let request = Request::new(Method::GET, path);
         let timeout = self.timeout_of(&request) + wait;

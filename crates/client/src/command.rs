@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::Error;
 use crate::id::text_id;
-use crate::span::{Moment, Span, maybe_moment, moment};
+use crate::span::{JsonTime, Milliseconds, maybe_moment, moment};
 
 text_id! {
     /// A command's id: in the order of sending, and the `message_id` that the device is shown.
@@ -20,13 +20,13 @@ text_id! {
 pub struct NewCommand {
     payload: Box<RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<Span>,
+    ttl: Option<Milliseconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    not_before: Option<Moment>,
+    not_before: Option<JsonTime>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ack_timeout: Option<Span>,
+    ack_timeout: Option<Milliseconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    run_timeout: Option<Span>,
+    run_timeout: Option<Milliseconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_attempts: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,26 +88,26 @@ impl NewCommand {
     /// Worth doing for this long, from now or from [`NewCommand::not_before`] on; then it expires.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
-        Self { ttl: Some(Span(ttl)), ..self }
+        Self { ttl: Some(Milliseconds(ttl)), ..self }
     }
 
     /// Not to go out before this moment. Until then it holds up no other.
     #[must_use]
     pub fn not_before(self, moment: SystemTime) -> Self {
-        Self { not_before: Some(Moment(moment)), ..self }
+        Self { not_before: Some(JsonTime(moment)), ..self }
     }
 
     /// How long the device has for its answer before the command goes out again.
     #[must_use]
     pub fn ack_timeout(self, timeout: Duration) -> Self {
-        Self { ack_timeout: Some(Span(timeout)), ..self }
+        Self { ack_timeout: Some(Milliseconds(timeout)), ..self }
     }
 
     /// How long a device that says it is at work may go without saying so again; ten minutes unless
     /// it is said here.
     #[must_use]
     pub fn run_timeout(self, timeout: Duration) -> Self {
-        Self { run_timeout: Some(Span(timeout)), ..self }
+        Self { run_timeout: Some(Milliseconds(timeout)), ..self }
     }
 
     /// How often it goes out before it fails: 1 to 1,000.

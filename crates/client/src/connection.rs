@@ -22,12 +22,12 @@ use crate::transport::Transport;
 
 /// One connection, opened when it is needed and kept while it is good.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ReusableConnection {
     sender: Option<SendRequest<Full<Bytes>>>,
     hang_up: CancellationToken,
 }
 
-impl Connection {
+impl ReusableConnection {
     /// A line that is hung up when `hang_up` is cancelled.
     pub(crate) fn new(hang_up: CancellationToken) -> Self {
         Self { sender: None, hang_up }
@@ -71,11 +71,11 @@ impl Connection {
 struct Closable<S> {
     stream: S,
     hang_up: Pin<Box<WaitForCancellationFutureOwned>>,
-    state: State,
+    state: ConnectionStage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ConnectionStage {
     Open,
     Closing,
     Closed,
@@ -83,16 +83,16 @@ enum State {
 
 impl<S: Write + Unpin> Closable<S> {
     fn new(stream: S, hang_up: CancellationToken) -> Self {
-        Self { stream, hang_up: Box::pin(hang_up.cancelled_owned()), state: State::Open }
+        Self { stream, hang_up: Box::pin(hang_up.cancelled_owned()), state: ConnectionStage::Open }
     }
 
     fn heed(&mut self, cx: &mut Context<'_>) {
-        if self.state == State::Open && self.hang_up.as_mut().poll(cx).is_ready() {
-            self.state = State::Closing;
+        if self.state == ConnectionStage::Open && self.hang_up.as_mut().poll(cx).is_ready() {
+            self.state = ConnectionStage::Closing;
         }
         // When it fails the stream is broken, and reading tells.
-        if self.state == State::Closing && Pin::new(&mut self.stream).poll_shutdown(cx).is_ready() {
-            self.state = State::Closed;
+        if self.state == ConnectionStage::Closing && Pin::new(&mut self.stream).poll_shutdown(cx).is_ready() {
+            self.state = ConnectionStage::Closed;
         }
     }
 }

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::connection::Connection;
+use crate::connection::ReusableConnection;
 use crate::error::Error;
 use crate::job::{Job, JobReservation};
 use crate::path::Path;
 use crate::queue_control::QueueControl;
 use crate::request::Request;
-use crate::retry::{Answered, Failed, Repeat};
-use crate::span::Span;
+use crate::retry::{AcceptedAnswer, FailedCall, Repeat};
+use crate::span::Milliseconds;
 use crate::worker::Worker;
 
 /// The most reservations that one call acknowledges.
@@ -45,9 +45,9 @@ pub struct Want {
     #[serde(skip_serializing_if = "Option::is_none")]
     max: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ttr: Option<Span>,
+    ttr: Option<Milliseconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    wait: Option<Span>,
+    wait: Option<Milliseconds>,
 }
 
 impl Want {
@@ -66,13 +66,13 @@ impl Want {
     /// The time to run: for so long nobody else gets them.
     #[must_use]
     pub fn ttr(self, ttr: Duration) -> Self {
-        Self { ttr: Some(Span(ttr)), ..self }
+        Self { ttr: Some(Milliseconds(ttr)), ..self }
     }
 
     /// How long to wait for the first one; it comes at once when there is one.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
-        Self { wait: Some(Span(wait)), ..self }
+        Self { wait: Some(Milliseconds(wait)), ..self }
     }
 }
 
@@ -80,7 +80,7 @@ impl Want {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Retry {
     #[serde(skip_serializing_if = "Option::is_none")]
-    delay: Option<Span>,
+    delay: Option<Milliseconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -95,7 +95,7 @@ impl Retry {
     /// For the next consumer, after a while.
     #[must_use]
     pub fn after(delay: Duration) -> Self {
-        Self { delay: Some(Span(delay)), error: None }
+        Self { delay: Some(Milliseconds(delay)), error: None }
     }
 
     /// Says why; kept with the job if that was its last try.
@@ -144,12 +144,16 @@ impl Consumer {
     /// # Errors
     /// See [`Error`].
     pub async fn consume(&self, want: Want) -> Result<Vec<Job>, Error> {
-        let Answered { body, .. } = self.client.ask(&self.consuming(want)?, Repeat::Harmful).await?;
+        let AcceptedAnswer { body, .. } = self.client.ask(&self.consuming(want)?, Repeat::Harmful).await?;
         Ok(self.client.read::<TakenJobs>(&body)?.jobs)
     }
 
     /// The same on a connection of one's own, with what workers are told.
-    pub(crate) async fn consume_on(&self, line: &mut Connection, want: Want) -> Result<TakenJobs, Error> {
+    pub(crate) async fn consume_on(
+        &self,
+        line: &mut ReusableConnection,
+        want: Want,
+    ) -> Result<TakenJobs, Error> {
         let body = self.client.ask_on(line, &self.consuming(want)?).await?;
         self.client.read(&body)
     }
@@ -244,8 +248,12 @@ impl Consumer {
     /// # Errors
     /// [`Error::is_stale`] when it holds no longer.
     pub async fn extend(&self, reservation: &JobReservation, ttr: Duration) -> Result<(), Error> {
-        self.settle(reservation, "extend", &Showing { ttr: Some(Span(ttr)), ..Showing::of(reservation) })
-            .await
+        self.settle(
+            reservation,
+            "extend",
+            &Showing { ttr: Some(Milliseconds(ttr)), ..Showing::of(reservation) },
+        )
+        .await
     }
 
     /// The same, with an answer within `limit` and no second try after `until`.
@@ -256,7 +264,7 @@ impl Consumer {
         limit: Duration,
         until: Instant,
     ) -> Result<(), Error> {
-        let showing = Showing { ttr: Some(Span(ttr)), ..Showing::of(reservation) };
+        let showing = Showing { ttr: Some(Milliseconds(ttr)), ..Showing::of(reservation) };
         let request = self.settling(reservation, "extend", &showing)?;
         let limit = self.client.timeout_of(&request).min(limit);
         let request = request.timeout(limit);
@@ -279,10 +287,10 @@ impl Consumer {
         reservation: &JobReservation,
         retry: &Retry,
         until: Instant,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), FailedCall> {
         let showing = Showing { retry: Some(retry), ..Showing::of(reservation) };
         let request = self.settling(reservation, "release", &showing);
-        let request = request.map_err(|error| Failed { error, perhaps_done: false })?;
+        let request = request.map_err(|error| FailedCall { error, perhaps_done: false })?;
         self.client.ask_until(&request, Repeat::Harmless, until).await?;
         Ok(())
     }
@@ -325,7 +333,7 @@ impl Consumer {
 struct Showing<'a> {
     reservation: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ttr: Option<Span>,
+    ttr: Option<Milliseconds>,
     #[serde(flatten)]
     retry: Option<&'a Retry>,
 }

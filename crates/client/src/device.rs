@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::path::Path;
 use crate::request::Request;
 use crate::retry::{Repeat, idempotency_key};
-use crate::span::Span;
+use crate::span::Milliseconds;
 
 /// A device. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Device {
     /// # Errors
     /// See [`Device::send`].
     pub async fn call(&self, command: &NewCommand, wait: Duration) -> Result<Command, Error> {
-        let path = self.path(&["commands"]).with("wait", &Span(wait).to_string());
+        let path = self.path(&["commands"]).with("wait", &Milliseconds(wait).to_string());
         let (request, repeat) = self.sending(command, path)?;
         let timeout = self.client.timeout_of(&request) + wait;
         self.client.fetch(&request.timeout(timeout), repeat).await

@@ -49,7 +49,7 @@ impl Payload {
 
 /// A payload's two fields, of which a job or a message has one.
 #[derive(Deserialize)]
-pub(crate) struct Fields {
+pub(crate) struct PayloadFields {
     #[serde(default, deserialize_with = "present")]
     pub(crate) payload: Option<Box<RawValue>>,
     #[serde(default)]
@@ -61,7 +61,7 @@ pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-impl Fields {
+impl PayloadFields {
     pub(crate) fn payload<E: serde::de::Error>(self) -> Result<Payload, E> {
         match (self.payload, self.payload_base64) {
             (Some(value), None) => Ok(Payload::Json(value)),
@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Job {
             alias: Option<String>,
         }
         let wire = Wire::deserialize(deserializer)?;
-        let fields = Fields { payload: wire.payload, payload_base64: wire.payload_base64 };
+        let fields = PayloadFields { payload: wire.payload, payload_base64: wire.payload_base64 };
         let reservation =
             JobReservation { queue: wire.queue.clone(), id: wire.id.clone(), token: wire.reservation };
         Ok(Self {
@@ -169,7 +169,7 @@ impl<'de> Deserialize<'de> for Job {
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum JobStatus {
     /// It waits for its time.
     Scheduled,
     /// It can be consumed.
@@ -178,7 +178,7 @@ pub enum State {
     Reserved,
 }
 
-impl State {
+impl JobStatus {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -191,13 +191,13 @@ impl State {
 /// A job, looked at without taking it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Seen {
+pub struct PeekedJob {
     /// Its id.
     pub id: JobId,
     /// Its queue.
     pub queue: String,
     /// Where it stands.
-    pub state: State,
+    pub state: JobStatus,
     /// What it carries.
     pub payload: Payload,
     /// When it is, or was, due.
@@ -223,13 +223,13 @@ pub struct Seen {
     pub executions_left: Option<u32>,
 }
 
-impl<'de> Deserialize<'de> for Seen {
+impl<'de> Deserialize<'de> for PeekedJob {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Wire {
             id: JobId,
             queue: String,
-            state: State,
+            state: JobStatus,
             #[serde(default, deserialize_with = "present")]
             payload: Option<Box<RawValue>>,
             #[serde(default)]
@@ -254,7 +254,7 @@ impl<'de> Deserialize<'de> for Seen {
             executions_left: Option<u32>,
         }
         let wire = Wire::deserialize(deserializer)?;
-        let fields = Fields { payload: wire.payload, payload_base64: wire.payload_base64 };
+        let fields = PayloadFields { payload: wire.payload, payload_base64: wire.payload_base64 };
         Ok(Self {
             id: wire.id,
             queue: wire.queue,
@@ -312,7 +312,7 @@ impl<'de> Deserialize<'de> for DeadJob {
             died_at: SystemTime,
         }
         let wire = Wire::deserialize(deserializer)?;
-        let fields = Fields { payload: wire.payload, payload_base64: wire.payload_base64 };
+        let fields = PayloadFields { payload: wire.payload, payload_base64: wire.payload_base64 };
         Ok(Self {
             id: wire.id,
             payload: fields.payload()?,

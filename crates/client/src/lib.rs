@@ -62,7 +62,7 @@ pub use fault::ConnectionFault;
 pub use fleet::{DeviceSelection, DeviceWeight, Fairness, Fleet, FleetCount, FleetCountItem};
 /// The method of a [`Request`].
 pub use hyper::Method;
-pub use job::{DeadJob, Job, JobId, JobReservation, Payload, Seen, State};
+pub use job::{DeadJob, Job, JobId, JobReservation, JobStatus, Payload, PeekedJob};
 pub use message::{AppendResult, MessageId, OutgoingMessage, ReceivedMessage, ReceivedPage, StreamReading};
 pub use message_stream::{MessageStream, StoredSummary, StreamSummary};
 pub use operation::{
@@ -71,10 +71,10 @@ pub use operation::{
 pub use path::Path;
 pub use picks::{CustomerClass, Picks};
 pub use producer::{NodeAppend, ProducerError, StreamProducer};
-pub use publish::{Change, NewJob, OnConflict, Published, Schedule};
+pub use publish::{JobUpdate, NewJob, OnConflict, Published, Schedule};
 pub use queue::{Alias, Queue, Which};
 pub use queue_control::{ControlState, QueueControl};
-pub use queue_stats::{Cursor, FeedPage, Order, Page, QueueFlow, QueueOverview, Settings};
+pub use queue_stats::{Cursor, FeedPage, Page, QueueConfig, QueueFlow, QueueOverview, ReadyOrder};
 pub use request::{Answer, Download, Request};
 pub use stream_config::{BlockConfig, FullChoice, KeepConfig, MoveConfig, SaveChoice, StreamConfig};
 pub use subscription::{
@@ -84,4 +84,4 @@ pub use task::{DeviceOutcome, PickResult, Task, TaskId, TaskPlan, TaskStatus, Ta
 /// What tells a handler that its job is lost.
 pub use tokio_util::sync::CancellationToken;
 pub use trust::{TlsFault, Trust};
-pub use worker::{Event, Failure, Worker};
+pub use worker::{Failure, Worker, WorkerEvent};

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 use crate::id::text_id;
-use crate::job::{Fields, Payload, present};
+use crate::job::{Payload, PayloadFields, present};
 use crate::path::Path;
-use crate::publish::Carried;
-use crate::span::{Moment, Span, moment};
+use crate::publish::PayloadField;
+use crate::span::{JsonTime, Milliseconds, moment};
 
 text_id! {
     /// A message's id: a decimal from "1" on, rising in the order of appending.
@@ -31,7 +31,7 @@ impl MessageId {
 #[derive(Clone, Debug, Serialize)]
 pub struct OutgoingMessage {
     #[serde(flatten)]
-    carried: Carried,
+    carried: PayloadField,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct OutgoingMessage {
     #[serde(skip_serializing_if = "Option::is_none")]
     segment: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ts: Option<Moment>,
+    ts: Option<JsonTime>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     headers: BTreeMap<String, String>,
 }
@@ -50,16 +50,16 @@ impl OutgoingMessage {
     /// # Errors
     /// [`Error::Unwritable`] when the value cannot be written as JSON.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
-        Ok(Self::carrying(Carried::json(value)?))
+        Ok(Self::carrying(PayloadField::json(value)?))
     }
 
     /// A message that carries bytes.
     #[must_use]
     pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
-        Self::carrying(Carried::bytes(bytes))
+        Self::carrying(PayloadField::bytes(bytes))
     }
 
-    fn carrying(carried: Carried) -> Self {
+    fn carrying(carried: PayloadField) -> Self {
         Self { carried, source: None, external_id: None, segment: None, ts: None, headers: BTreeMap::new() }
     }
 
@@ -79,7 +79,7 @@ impl OutgoingMessage {
     /// Its own time; without it the time of receipt.
     #[must_use]
     pub fn ts(self, ts: SystemTime) -> Self {
-        Self { ts: Some(Moment(ts)), ..self }
+        Self { ts: Some(JsonTime(ts)), ..self }
     }
 
     /// A text that travels with it.
@@ -158,13 +158,13 @@ impl StreamReading {
 
     /// The path with what it asks for.
     pub(crate) fn of(&self, path: Path) -> Result<Path, Error> {
-        let from = self.from.map(|from| serde_json::to_value(Moment(from))).transpose()?;
+        let from = self.from.map(|from| serde_json::to_value(JsonTime(from))).transpose()?;
         let parameters = [
             ("after", self.after.as_ref().map(ToString::to_string)),
             ("from", from.and_then(|from| from.as_str().map(str::to_owned))),
             ("segment", (!self.segments.is_empty()).then(|| self.segments.join(","))),
             ("limit", self.limit.map(|limit| limit.to_string())),
-            ("wait", (!self.wait.is_zero()).then(|| Span(self.wait).to_string())),
+            ("wait", (!self.wait.is_zero()).then(|| Milliseconds(self.wait).to_string())),
         ];
         let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
         Ok(given.fold(path, |path, (name, value)| path.with(name, &value)))
@@ -222,7 +222,7 @@ impl<'de> Deserialize<'de> for ReceivedMessage {
         }
         let MessageWire { id, ts, source, external_id, segment, headers, payload, payload_base64 } =
             MessageWire::deserialize(deserializer)?;
-        let payload = Fields { payload, payload_base64 }.payload()?;
+        let payload = PayloadFields { payload, payload_base64 }.payload()?;
         Ok(Self { id, ts, source, external_id, segment, headers, payload })
     }
 }

@@ -17,7 +17,7 @@ use crate::message::{
 use crate::path::Path;
 use crate::request::Request;
 use crate::retry::Repeat;
-use crate::span::Span;
+use crate::span::Milliseconds;
 use crate::stream_config::StreamConfig;
 use crate::subscription::MessageSubscription;
 
@@ -189,7 +189,7 @@ impl MessageStream {
     }
 
     async fn receipt_at(&self, path: Path, nodes: u32, wait: Duration) -> Result<MessageReceipt, Error> {
-        let path = path.with("nodes", &nodes.to_string()).with("wait", &Span(wait).to_string());
+        let path = path.with("nodes", &nodes.to_string()).with("wait", &Milliseconds(wait).to_string());
         let request = Request::new(Method::GET, path);
         let timeout = self.client.timeout_of(&request) + wait;
         self.client.fetch(&request.timeout(timeout), Repeat::Harmless).await

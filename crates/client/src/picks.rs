@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::span::Span;
+use crate::span::Milliseconds;
 use crate::task::TaskId;
 
 /// How many devices are picked, of which, and on which terms. What is not said here is as the
@@ -27,7 +27,7 @@ pub struct Picks {
     #[serde(skip_serializing_if = "Option::is_none")]
     spread_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    answer_timeout: Option<Span>,
+    answer_timeout: Option<Milliseconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<CustomerClass>,
 }
@@ -97,7 +97,7 @@ impl Picks {
     /// How long a device has for its answer: 1 second to 1 hour, 10 seconds unless it is said here.
     #[must_use]
     pub fn answer_timeout(self, timeout: Duration) -> Self {
-        Self { answer_timeout: Some(Span(timeout)), ..self }
+        Self { answer_timeout: Some(Milliseconds(timeout)), ..self }
     }
 
     /// Who goes first: ordinary unless it is said here.

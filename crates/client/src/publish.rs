@@ -9,17 +9,17 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::Error;
 use crate::job::JobId;
-use crate::span::{Moment, Span, moment};
+use crate::span::{JsonTime, Milliseconds, moment};
 
 /// A job to be published: due at once, with one try, unless it says otherwise.
 #[derive(Clone, Debug, Serialize)]
 pub struct NewJob {
     #[serde(flatten)]
-    carried: Carried,
+    carried: PayloadField,
     #[serde(flatten)]
-    due: Option<Due>,
+    due: Option<DueField>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<Span>,
+    ttl: Option<Milliseconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tries: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,19 +29,19 @@ pub struct NewJob {
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
     #[serde(flatten)]
-    recurs: Option<Recurs>,
+    recurs: Option<RecurrenceFields>,
 }
 
 /// The field that a payload stands in.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) enum Carried {
+pub(crate) enum PayloadField {
     #[serde(rename = "payload")]
     Json(Box<RawValue>),
     #[serde(rename = "payload_base64")]
     Bytes(String),
 }
 
-impl Carried {
+impl PayloadField {
     pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
         Ok(Self::Json(to_raw_value(value)?))
     }
@@ -53,9 +53,9 @@ impl Carried {
 
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Due {
-    Delay(Span),
-    RunAt(Moment),
+enum DueField {
+    Delay(Milliseconds),
+    RunAt(JsonTime),
 }
 
 /// What to do when a waiting or reserved job has the alias.
@@ -73,18 +73,18 @@ pub enum OnConflict {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Recurs {
+struct RecurrenceFields {
     #[serde(flatten)]
-    rule: Rule,
+    rule: RecurrenceField,
     #[serde(skip_serializing_if = "Option::is_none")]
     executions: Option<u32>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-enum Rule {
+enum RecurrenceField {
     Every {
-        every: Span,
+        every: Milliseconds,
     },
     Cron {
         cron: String,
@@ -95,32 +95,38 @@ enum Rule {
 
 /// When a job comes again.
 #[derive(Clone, Debug)]
-pub struct Schedule(Recurs);
+pub struct Schedule(RecurrenceFields);
 
 impl Schedule {
     /// This long after it was due before; first one interval from now, unless the job says when.
     #[must_use]
     pub fn every(interval: Duration) -> Self {
-        Self(Recurs { rule: Rule::Every { every: Span(interval) }, executions: None })
+        Self(RecurrenceFields {
+            rule: RecurrenceField::Every { every: Milliseconds(interval) },
+            executions: None,
+        })
     }
 
     /// By a cron expression, in UTC.
     #[must_use]
     pub fn cron(expression: impl Into<String>) -> Self {
-        Self(Recurs { rule: Rule::Cron { cron: expression.into(), tz: None }, executions: None })
+        Self(RecurrenceFields {
+            rule: RecurrenceField::Cron { cron: expression.into(), tz: None },
+            executions: None,
+        })
     }
 
     /// By a cron expression, in a time zone such as `Europe/Berlin`.
     #[must_use]
     pub fn cron_in(expression: impl Into<String>, zone: impl Into<String>) -> Self {
-        let rule = Rule::Cron { cron: expression.into(), tz: Some(zone.into()) };
-        Self(Recurs { rule, executions: None })
+        let rule = RecurrenceField::Cron { cron: expression.into(), tz: Some(zone.into()) };
+        Self(RecurrenceFields { rule, executions: None })
     }
 
     /// So many runs, and no more.
     #[must_use]
     pub fn times(self, executions: u32) -> Self {
-        Self(Recurs { executions: Some(executions), ..self.0 })
+        Self(RecurrenceFields { executions: Some(executions), ..self.0 })
     }
 }
 
@@ -130,16 +136,16 @@ impl NewJob {
     /// # Errors
     /// [`Error::Unwritable`] when the value cannot be written as JSON.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Error> {
-        Ok(Self::carrying(Carried::json(value)?))
+        Ok(Self::carrying(PayloadField::json(value)?))
     }
 
     /// A job that carries bytes.
     #[must_use]
     pub fn bytes(bytes: impl AsRef<[u8]>) -> Self {
-        Self::carrying(Carried::bytes(bytes))
+        Self::carrying(PayloadField::bytes(bytes))
     }
 
-    fn carrying(carried: Carried) -> Self {
+    fn carrying(carried: PayloadField) -> Self {
         Self {
             carried,
             due: None,
@@ -155,20 +161,20 @@ impl NewJob {
     /// Due this long from now; in place of [`NewJob::run_at`].
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {
-        Self { due: Some(Due::Delay(Span(delay))), ..self }
+        Self { due: Some(DueField::Delay(Milliseconds(delay))), ..self }
     }
 
     /// Due at a moment; in place of [`NewJob::delay`].
     #[must_use]
     pub fn run_at(self, moment: SystemTime) -> Self {
-        Self { due: Some(Due::RunAt(Moment(moment))), ..self }
+        Self { due: Some(DueField::RunAt(JsonTime(moment))), ..self }
     }
 
     /// Worth doing for this long; then it is dropped. For a job that comes again: each run, from
     /// when it is due.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
-        Self { ttl: Some(Span(ttl)), ..self }
+        Self { ttl: Some(Milliseconds(ttl)), ..self }
     }
 
     /// So many attempts, the first included.
@@ -215,14 +221,14 @@ pub struct Published {
 
 /// What to change of a waiting job.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Change {
+pub struct JobUpdate {
     #[serde(flatten)]
-    carried: Option<Carried>,
+    carried: Option<PayloadField>,
     #[serde(flatten)]
-    due: Option<Due>,
+    due: Option<DueField>,
 }
 
-impl Change {
+impl JobUpdate {
     /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
@@ -234,25 +240,25 @@ impl Change {
     /// # Errors
     /// [`Error::Unwritable`] when the value cannot be written as JSON.
     pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Result<Self, Error> {
-        Ok(Self { carried: Some(Carried::json(value)?), ..self })
+        Ok(Self { carried: Some(PayloadField::json(value)?), ..self })
     }
 
     /// It carries these bytes instead.
     #[must_use]
     pub fn bytes(self, bytes: impl AsRef<[u8]>) -> Self {
-        Self { carried: Some(Carried::bytes(bytes)), ..self }
+        Self { carried: Some(PayloadField::bytes(bytes)), ..self }
     }
 
     /// It is due this long from now.
     #[must_use]
     pub fn delay(self, delay: Duration) -> Self {
-        Self { due: Some(Due::Delay(Span(delay))), ..self }
+        Self { due: Some(DueField::Delay(Milliseconds(delay))), ..self }
     }
 
     /// It is due at this moment.
     #[must_use]
     pub fn run_at(self, moment: SystemTime) -> Self {
-        Self { due: Some(Due::RunAt(Moment(moment))), ..self }
+        Self { due: Some(DueField::RunAt(JsonTime(moment))), ..self }
     }
 }
 
@@ -292,9 +298,9 @@ mod tests {
 
     #[test]
     fn a_change_names_what_it_changes() {
-        check(&Change::new(), "{}");
-        let change = Change::new().json("x").expect("a text").delay(Duration::ZERO);
+        check(&JobUpdate::new(), "{}");
+        let change = JobUpdate::new().json("x").expect("a text").delay(Duration::ZERO);
         check(&change, r#"{"payload":"x","delay":"0ms"}"#);
-        check(&Change::new().bytes(b"x"), r#"{"payload_base64":"eA=="}"#);
+        check(&JobUpdate::new().bytes(b"x"), r#"{"payload_base64":"eA=="}"#);
     }
 }

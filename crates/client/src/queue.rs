@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::consumer::{Acked, Consumer, Retry, Want};
 use crate::error::Error;
-use crate::job::{DeadJob, Job, JobId, JobReservation, Seen, State};
+use crate::job::{DeadJob, Job, JobId, JobReservation, JobStatus, PeekedJob};
 use crate::path::Path;
-use crate::publish::{Change, NewJob, Published};
+use crate::publish::{JobUpdate, NewJob, Published};
 use crate::queue_control::QueueControl;
-use crate::queue_stats::{Cursor, Page, QueueOverview, Settings};
+use crate::queue_stats::{Cursor, Page, QueueConfig, QueueOverview};
 use crate::request::Request;
 use crate::retry::{Repeat, idempotency_key};
 use crate::worker::Worker;
@@ -60,7 +60,7 @@ impl<'a> From<Alias<'a>> for Which<'a> {
 }
 
 #[derive(Deserialize)]
-struct Jobs {
+struct PublishedJobs {
     jobs: Vec<Published>,
 }
 
@@ -78,7 +78,7 @@ impl Queue {
     /// # Errors
     /// 409 `alias_taken` or `queue_full`, 422 for what is not allowed; see [`Error`].
     pub async fn publish(&self, job: NewJob) -> Result<Published, Error> {
-        let jobs: Jobs = self.publish_body(&job).await?;
+        let jobs: PublishedJobs = self.publish_body(&job).await?;
         jobs.jobs.into_iter().next().ok_or_else(|| self.client.foreign("it published nothing"))
     }
 
@@ -91,11 +91,11 @@ impl Queue {
         struct Many<'a> {
             jobs: &'a [NewJob],
         }
-        let answer: Jobs = self.publish_body(&Many { jobs }).await?;
+        let answer: PublishedJobs = self.publish_body(&Many { jobs }).await?;
         Ok(answer.jobs)
     }
 
-    async fn publish_body(&self, body: &impl Serialize) -> Result<Jobs, Error> {
+    async fn publish_body(&self, body: &impl Serialize) -> Result<PublishedJobs, Error> {
         let request = Request::document(Method::POST, self.path(&["jobs"]), body)?;
         let idempotency_key = idempotency_key();
         // Without a key a second try might publish a second job.
@@ -107,7 +107,7 @@ impl Queue {
     ///
     /// # Errors
     /// 404 `unknown_job`; see [`Error`].
-    pub async fn get<'a>(&self, job: impl Into<Which<'a>>) -> Result<Seen, Error> {
+    pub async fn get<'a>(&self, job: impl Into<Which<'a>>) -> Result<PeekedJob, Error> {
         self.client.fetch(&Request::new(Method::GET, self.of(job.into())), Repeat::Harmless).await
     }
 
@@ -115,7 +115,11 @@ impl Queue {
     ///
     /// # Errors
     /// 404 `unknown_job`, 409 `job_reserved` when it is with a consumer; see [`Error`].
-    pub async fn change<'a>(&self, job: impl Into<Which<'a>>, change: &Change) -> Result<Seen, Error> {
+    pub async fn change<'a>(
+        &self,
+        job: impl Into<Which<'a>>,
+        change: &JobUpdate,
+    ) -> Result<PeekedJob, Error> {
         let request = Request::document(Method::PATCH, self.of(job.into()), change)?;
         self.client.fetch(&request, Repeat::Harmful).await
     }
@@ -138,7 +142,11 @@ impl Queue {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn jobs(&self, state: Option<State>, after: Option<&Cursor>) -> Result<Page<Seen>, Error> {
+    pub async fn jobs(
+        &self,
+        state: Option<JobStatus>,
+        after: Option<&Cursor>,
+    ) -> Result<Page<PeekedJob>, Error> {
         let path = self.path(&["jobs"]);
         let path = state.map_or_else(|| path.clone(), |state| path.clone().with("state", state.as_str()));
         self.page(path, after).await
@@ -215,7 +223,7 @@ impl Queue {
     ///
     /// # Errors
     /// 422 for what is out of range; see [`Error`].
-    pub async fn set(&self, settings: &Settings) -> Result<(), Error> {
+    pub async fn set(&self, settings: &QueueConfig) -> Result<(), Error> {
         let request = Request::document(Method::PUT, self.path(&["settings"]), settings)?;
         self.client.order(&request, Repeat::Harmless).await
     }

@@ -30,7 +30,7 @@ pub struct QueueOverview {
     /// Whether nothing is handed out.
     pub paused: bool,
     /// What is set for it.
-    pub settings: Settings,
+    pub settings: QueueConfig,
 }
 
 /// How fast jobs go through a queue: jobs a second, over about the last minute.
@@ -48,9 +48,9 @@ pub struct QueueFlow {
 /// What is set for a queue. `None` is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Settings {
+pub struct QueueConfig {
     /// Which of the ready jobs is first.
-    pub order: Order,
+    pub order: ReadyOrder,
     /// Most jobs that are with consumers at the same time.
     pub concurrency: Option<u32>,
     /// Most jobs that are handed out in a second.
@@ -67,7 +67,7 @@ pub struct Settings {
 /// Which of the ready jobs is first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum ReadyOrder {
     /// The one that became available first.
     #[default]
     Fifo,
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn settings_are_written_as_they_are_read() {
         let text = r#"{"order":"lifo","concurrency":4,"rate":2.5,"jobs_max":null,"dead_max":10,"dead_max_age":"7d"}"#;
-        let settings: Settings = serde_json::from_str(text).expect("settings");
+        let settings: QueueConfig = serde_json::from_str(text).expect("settings");
         assert_eq!(settings.dead_max_age, Some(Duration::from_secs(7 * 86_400)));
         let written = serde_json::to_string(&settings).expect("JSON");
         assert_eq!(written, text.replace("7d", "604800000ms"));
-        assert_eq!(serde_json::from_str::<Settings>("{}").expect("settings"), Settings::default());
+        assert_eq!(serde_json::from_str::<QueueConfig>("{}").expect("settings"), QueueConfig::default());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) enum Repeat {
 
 /// A good answer.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct AcceptedAnswer {
     pub(crate) body: Bytes,
     /// An earlier try of it may have been carried out.
     pub(crate) perhaps_twice: bool,
@@ -38,14 +38,14 @@ pub(crate) struct Answered {
 
 /// A call that failed for good.
 #[derive(Debug)]
-pub(crate) struct Failed {
+pub(crate) struct FailedCall {
     pub(crate) error: Error,
     /// An earlier try of it may have been carried out.
     pub(crate) perhaps_done: bool,
 }
 
-impl From<Failed> for Error {
-    fn from(failed: Failed) -> Self {
+impl From<FailedCall> for Error {
+    fn from(failed: FailedCall) -> Self {
         failed.error
     }
 }
@@ -57,18 +57,18 @@ pub(crate) async fn ask(
     request: &Request,
     repeat: Repeat,
     until: Instant,
-) -> Result<Answered, Failed> {
+) -> Result<AcceptedAnswer, FailedCall> {
     let mut perhaps_done = false;
-    let mut waits = Waits::new();
+    let mut waits = RetryWaits::new();
     loop {
         let error = match transport.exchange(request).await {
-            Ok(body) => return Ok(Answered { body, perhaps_twice: perhaps_done }),
+            Ok(body) => return Ok(AcceptedAnswer { body, perhaps_twice: perhaps_done }),
             Err(error) => error,
         };
         let may_repeat = error.may_pass() && (error.is_undone() || repeat == Repeat::Harmless);
         let wait = waits.next(&error);
         if !may_repeat || Instant::now() + wait >= until {
-            return Err(Failed { error, perhaps_done });
+            return Err(FailedCall { error, perhaps_done });
         }
         perhaps_done |= !error.is_undone();
         sleep(wait).await;
@@ -77,11 +77,11 @@ pub(crate) async fn ask(
 
 /// How long to wait after each failure in a row.
 #[derive(Debug)]
-pub(crate) struct Waits {
+pub(crate) struct RetryWaits {
     next: Duration,
 }
 
-impl Waits {
+impl RetryWaits {
     pub(crate) fn new() -> Self {
         Self { next: FIRST_WAIT }
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_longest_and_heed_the_server() {
         let error = Error::TimedOut { server: String::new(), limit: Duration::ZERO };
-        let mut waits = Waits::new();
+        let mut waits = RetryWaits::new();
         let mut longest = FIRST_WAIT;
         for _ in 0..12 {
             let wait = waits.next(&error);
@@ -133,6 +133,6 @@ mod tests {
         }
         let hour = Duration::from_secs(3_600);
         let refusal = Refusal::read(429, Some(hour), b"");
-        assert_eq!(Waits::new().next(&Error::Refused(Box::new(refusal))), hour);
+        assert_eq!(RetryWaits::new().next(&Error::Refused(Box::new(refusal))), hour);
     }
 }

@@ -15,28 +15,28 @@ const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_0
 
 /// A span, written as whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub(crate) struct Milliseconds(pub(crate) Duration);
 
-impl Span {
+impl Milliseconds {
     /// A part of a millisecond counts as one: nothing comes before its time.
     fn millis(self) -> u128 {
         self.0.as_nanos().div_ceil(1_000_000)
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for Milliseconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}ms", self.millis())
     }
 }
 
-impl Serialize for Span {
+impl Serialize for Milliseconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for Milliseconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         read(&text).map(Self).ok_or_else(|| D::Error::custom(format!("{text:?} is not a duration")))
@@ -60,16 +60,16 @@ fn read(text: &str) -> Option<Duration> {
 
 /// A moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment(pub(crate) SystemTime);
+pub(crate) struct JsonTime(pub(crate) SystemTime);
 
-impl Serialize for Moment {
+impl Serialize for JsonTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let moment = Timestamp::try_from(self.0).map_err(serde::ser::Error::custom)?;
         serializer.collect_str(&format_args!("{moment:.3}"))
     }
 }
 
-impl<'de> Deserialize<'de> for Moment {
+impl<'de> Deserialize<'de> for JsonTime {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let moment: Timestamp = text.parse().map_err(D::Error::custom)?;
@@ -79,53 +79,53 @@ impl<'de> Deserialize<'de> for Moment {
 
 /// For `#[serde(with = ...)]` on a `SystemTime`.
 pub(crate) mod moment {
-    use super::{Deserialize, Deserializer, Moment, SystemTime};
+    use super::{Deserialize, Deserializer, JsonTime, SystemTime};
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
-        Moment::deserialize(deserializer).map(|moment| moment.0)
+        JsonTime::deserialize(deserializer).map(|moment| moment.0)
     }
 }
 
 /// For `#[serde(with = ...)]` on an `Option<SystemTime>`.
 pub(crate) mod maybe_moment {
-    use super::{Deserialize, Deserializer, Moment, SystemTime};
+    use super::{Deserialize, Deserializer, JsonTime, SystemTime};
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<SystemTime>, D::Error> {
-        Ok(Option::<Moment>::deserialize(deserializer)?.map(|moment| moment.0))
+        Ok(Option::<JsonTime>::deserialize(deserializer)?.map(|moment| moment.0))
     }
 }
 
 /// A span that is always there.
 pub(crate) mod sure_span {
-    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, Span};
+    use super::{Deserialize, Deserializer, Duration, Milliseconds, Serialize, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        Span(*span).serialize(serializer)
+        Milliseconds(*span).serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        Span::deserialize(deserializer).map(|span| span.0)
+        Milliseconds::deserialize(deserializer).map(|span| span.0)
     }
 }
 
 /// For `#[serde(with = ...)]` on an `Option<Duration>`.
 pub(crate) mod maybe_span {
-    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, Span};
+    use super::{Deserialize, Deserializer, Duration, Milliseconds, Serialize, Serializer};
 
     #[allow(clippy::ref_option, reason = "serde calls it so")]
     pub(crate) fn serialize<S: Serializer>(
         span: &Option<Duration>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        span.map(Span).serialize(serializer)
+        span.map(Milliseconds).serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Duration>, D::Error> {
-        Ok(Option::<Span>::deserialize(deserializer)?.map(|span| span.0))
+        Ok(Option::<Milliseconds>::deserialize(deserializer)?.map(|span| span.0))
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
             ("\"5w\"", None),
             ("5", None),
         ] {
-            let read = serde_json::from_str::<Span>(text).ok().map(|span| span.0.as_millis());
+            let read = serde_json::from_str::<Milliseconds>(text).ok().map(|span| span.0.as_millis());
             assert_eq!(read, ms, "{text}");
         }
     }
@@ -154,7 +154,8 @@ mod tests {
     fn a_span_is_never_written_shorter_than_it_is() {
         for (micros, text) in [(0, "\"0ms\""), (1, "\"1ms\""), (1_000, "\"1ms\""), (1_500_001, "\"1501ms\"")]
         {
-            let written = serde_json::to_string(&Span(Duration::from_micros(micros))).expect("a text");
+            let written =
+                serde_json::to_string(&Milliseconds(Duration::from_micros(micros))).expect("a text");
             assert_eq!(written, text);
         }
     }
@@ -162,8 +163,8 @@ mod tests {
     #[test]
     fn a_moment_is_written_and_read_back() {
         let text = "\"2026-11-21T01:02:03.456Z\"";
-        let moment: Moment = serde_json::from_str(text).expect("a moment");
+        let moment: JsonTime = serde_json::from_str(text).expect("a moment");
         assert_eq!(serde_json::to_string(&moment).expect("a text"), text);
-        assert!(serde_json::from_str::<Moment>("\"soon\"").is_err());
+        assert!(serde_json::from_str::<JsonTime>("\"soon\"").is_err());
     }
 }

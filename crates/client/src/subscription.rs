@@ -12,7 +12,7 @@ use crate::message::{MessageId, ReceivedMessage, ReceivedPage};
 use crate::path::Path;
 use crate::request::Request;
 use crate::retry::Repeat;
-use crate::span::Span;
+use crate::span::Milliseconds;
 
 /// Messages that are read at a time where nothing is said.
 const LIMIT: usize = 100;
@@ -113,9 +113,9 @@ pub struct PushSummary {
 struct SubscriptionReadForm<'a> {
     reader: &'a str,
     limit: usize,
-    wait: Span,
+    wait: Milliseconds,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<Span>,
+    ttl: Option<Milliseconds>,
 }
 
 #[derive(Serialize)]
@@ -160,8 +160,8 @@ impl MessageSubscription {
         let body = SubscriptionReadForm {
             reader: &self.reader,
             limit: self.limit,
-            wait: Span(wait),
-            ttl: self.ttl.map(Span),
+            wait: Milliseconds(wait),
+            ttl: self.ttl.map(Milliseconds),
         };
         let request = Request::document(Method::POST, self.path.clone().and(&["read"]), &body)?;
         let timeout = self.client.timeout_of(&request) + wait;

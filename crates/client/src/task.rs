@@ -16,7 +16,7 @@ use crate::picks::Picks;
 use crate::queue_stats::{Cursor, FeedPage};
 use crate::request::Request;
 use crate::retry::{Repeat, idempotency_key};
-use crate::span::{Span, maybe_moment, moment};
+use crate::span::{Milliseconds, maybe_moment, moment};
 
 text_id! {
     /// A task's id.
@@ -30,7 +30,7 @@ pub struct TaskPlan {
     #[serde(flatten)]
     picks: Picks,
     #[serde(skip_serializing_if = "Option::is_none")]
-    deadline: Option<Span>,
+    deadline: Option<Milliseconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notify: Option<OutcomeTarget>,
 }
@@ -48,7 +48,7 @@ impl TaskPlan {
     /// it is said here.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
-        Self { deadline: Some(Span(deadline)), ..self }
+        Self { deadline: Some(Milliseconds(deadline)), ..self }
     }
 
     /// Its end becomes a job of this queue; in place of [`TaskPlan::notify_url`].
@@ -183,7 +183,7 @@ impl Tasks {
     /// # Errors
     /// See [`Tasks::begin`].
     pub async fn run(&self, task: &TaskPlan, wait: Duration) -> Result<Task, Error> {
-        let path = Path::of(&["tasks"]).with("wait", &Span(wait).to_string());
+        let path = Path::of(&["tasks"]).with("wait", &Milliseconds(wait).to_string());
         let (request, repeat) = beginning(task, path)?;
         let timeout = self.client.timeout_of(&request) + wait;
         self.client.fetch(&request.timeout(timeout), repeat).await

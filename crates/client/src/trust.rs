@@ -78,7 +78,7 @@ impl Trust {
         let rules =
             WebPkiServerVerifier::builder_with_provider(Arc::new(self.roots), Arc::clone(&provider)).build();
         let rules = rules.map_err(|error| SetupError::Authorities(error.to_string()))?;
-        let verifier = Verifier { pinned: self.pinned, rules, provider: Arc::clone(&provider) };
+        let verifier = PinnedVerifier { pinned: self.pinned, rules, provider: Arc::clone(&provider) };
         Ok(ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .dangerous()
@@ -89,13 +89,13 @@ impl Trust {
 
 /// The rules of the public web, but for certificates that were given one by one.
 #[derive(Debug)]
-struct Verifier {
+struct PinnedVerifier {
     pinned: Vec<CertificateDer<'static>>,
     rules: Arc<WebPkiServerVerifier>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Verifier {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -2,7 +2,7 @@
 //!
 //! A job's life here: taken, with its handler, settled. It takes up one of the worker's slots from
 //! the first to the last, and its reservation is kept for all of that time. What is told of it on
-//! the way are [`Event`]s.
+//! the way are [`WorkerEvent`]s.
 
 mod acks;
 mod event;
@@ -21,7 +21,7 @@ use crate::consumer::Consumer;
 use crate::error::Error;
 use crate::job::{Job, Payload};
 use crate::retry::chance;
-pub use event::Event;
+pub use event::WorkerEvent;
 pub use failure::Failure;
 use run::WorkerRun;
 
@@ -40,7 +40,7 @@ const RETRY_MAX: Duration = Duration::from_secs(600);
 
 type Decode<T> = fn(&Payload) -> Result<T, serde_json::Error>;
 type Delay = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
-type Observer = Arc<dyn Fn(&Event) + Send + Sync>;
+type Observer = Arc<dyn Fn(&WorkerEvent) + Send + Sync>;
 
 /// What a worker does and how; [`Worker::run`] sets it to work.
 pub struct Worker<T = Payload> {
@@ -121,7 +121,7 @@ impl<T> Worker<T> {
 
     /// Is told what happens, as it happens: for logs, metrics and tests. It must not block.
     #[must_use]
-    pub fn observe(self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+    pub fn observe(self, observer: impl Fn(&WorkerEvent) + Send + Sync + 'static) -> Self {
         Self { observer: Arc::new(observer), ..self }
     }
 }

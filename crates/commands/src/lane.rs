@@ -13,14 +13,14 @@ pub(crate) const UNANSWERED_MAX: usize = COMMANDS_IN_FLIGHT_MAX as usize;
 
 /// How commands go to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct PublishPace {
     /// How many may be unanswered at a time; 1 to 1,000.
     pub in_flight: u32,
     /// Least time from one publish to the next.
     pub gap: Duration,
 }
 
-impl Pace {
+impl PublishPace {
     fn unanswered_max(self) -> usize {
         (self.in_flight as usize).clamp(1, UNANSWERED_MAX)
     }
@@ -32,7 +32,7 @@ impl Pace {
 #[derive(Debug, Default)]
 pub(crate) struct DeviceLane {
     /// How commands go out; `None` while closed.
-    pace: Option<Pace>,
+    pace: Option<PublishPace>,
     /// Whether commands of the device wait in the store. Only known while open.
     has_waiting: bool,
     unanswered: Vec<Unanswered>,
@@ -54,7 +54,7 @@ pub(crate) enum LaneMove {
 }
 
 impl DeviceLane {
-    pub(crate) fn pace(&self) -> Option<Pace> {
+    pub(crate) fn pace(&self) -> Option<PublishPace> {
         self.pace
     }
 
@@ -78,19 +78,19 @@ impl DeviceLane {
     }
 
     /// The device is reachable again. `unanswered` are all those that it has not answered.
-    pub(crate) fn open(&mut self, pace: Pace, mut unanswered: Vec<Unanswered>, has_waiting: bool) {
+    pub(crate) fn open(&mut self, pace: PublishPace, mut unanswered: Vec<Unanswered>, has_waiting: bool) {
         unanswered.iter_mut().for_each(Unanswered::came_back);
         (self.pace, self.unanswered, self.has_waiting) = (Some(pace), unanswered, has_waiting);
     }
 
     /// The device is reachable in another way: what it has not answered goes out again.
-    pub(crate) fn reopen(&mut self, pace: Pace) {
+    pub(crate) fn reopen(&mut self, pace: PublishPace) {
         self.pace = Some(pace);
         self.unanswered.iter_mut().for_each(Unanswered::came_back);
     }
 
     /// Commands go out at another pace from now on. What went out stays with its device.
-    pub(crate) fn set_pace(&mut self, pace: Pace) {
+    pub(crate) fn set_pace(&mut self, pace: PublishPace) {
         self.pace = self.pace.map(|_| pace);
     }
 
@@ -153,7 +153,7 @@ impl DeviceLane {
     }
 
     /// The pace, if a new command would go out before any other.
-    pub(crate) fn goes_at_once(&self, now: Timestamp, gap_end: Timestamp) -> Option<Pace> {
+    pub(crate) fn goes_at_once(&self, now: Timestamp, gap_end: Timestamp) -> Option<PublishPace> {
         let is_free = gap_end <= now && self.next_move(now, gap_end).is_none();
         self.pace.filter(|pace| is_free && self.has_room(*pace))
     }
@@ -186,7 +186,7 @@ impl DeviceLane {
         fails_at.into_iter().chain(goes_out_at).min()
     }
 
-    fn has_room(&self, pace: Pace) -> bool {
+    fn has_room(&self, pace: PublishPace) -> bool {
         self.unanswered.len() < pace.unanswered_max()
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use crate::unanswered::tests::sample;
 
-    const PACE: Pace = Pace { in_flight: 2, gap: Duration::ZERO };
+    const PACE: PublishPace = PublishPace { in_flight: 2, gap: Duration::ZERO };
     /// No gap.
     const NONE: Timestamp = Timestamp(i64::MIN);
 
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_window_is_one_at_least_and_has_a_bound() {
         for (in_flight, expect) in [(0, 1), (1, 1), (7, 7), (u32::MAX, UNANSWERED_MAX)] {
-            assert_eq!(Pace { in_flight, ..PACE }.unanswered_max(), expect);
+            assert_eq!(PublishPace { in_flight, ..PACE }.unanswered_max(), expect);
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use base::Timestamp;
 use records::{Command, CommandKey, CommandState, DeviceSlot};
 
-use crate::lane::{DeviceLane, Pace};
-use crate::outcome::{AdvanceResult, AnswerOutcome, Moved, Refused};
+use crate::lane::{DeviceLane, PublishPace};
+use crate::outcome::{AdvanceResult, AnswerOutcome, CommandRefusal, Moved};
 use crate::place::StoredTimes;
 use crate::step::LaneStep;
 use crate::store::CommandStore;
@@ -27,13 +27,13 @@ mod sending;
 pub enum LaneChange {
     /// The device is reachable from now on. What it owes an answer to goes out again, unless the
     /// device is at work on it; then what waits. Without effect if it was reachable.
-    Open(Pace),
+    Open(PublishPace),
     /// The device is reachable in another way, or again: as [`LaneChange::Open`], also where its
     /// lane is open. What it owes an answer to may have gone elsewhere.
-    Reopen(Pace),
+    Reopen(PublishPace),
     /// Commands go to the device at another pace from now on. A wider window lets out what waits; a
     /// narrower one takes nothing back. A gap that goes on ends as the new one says, or now.
-    SetPace(Pace),
+    SetPace(PublishPace),
 }
 
 /// The commands of a partition.
@@ -119,7 +119,7 @@ impl CommandLanes {
         &mut self,
         now: Timestamp,
         slot: DeviceSlot,
-        pace: Pace,
+        pace: PublishPace,
         store: &mut S,
         moved: &mut Vec<Moved>,
     ) -> Result<Option<Arc<Command>>, S::Error> {
@@ -161,7 +161,7 @@ impl CommandLanes {
         key: CommandKey,
         store: &mut S,
         moved: &mut Vec<Moved>,
-    ) -> Result<Result<(), Refused>, S::Error> {
+    ) -> Result<Result<(), CommandRefusal>, S::Error> {
         self.step(now, store, moved).cancel(key)
     }
 
@@ -173,7 +173,7 @@ impl CommandLanes {
         key: CommandKey,
         store: &mut S,
         moved: &mut Vec<Moved>,
-    ) -> Result<Result<(), Refused>, S::Error> {
+    ) -> Result<Result<(), CommandRefusal>, S::Error> {
         self.step(now, store, moved).retry(key)
     }
 

@@ -73,10 +73,10 @@
 //!
 //! # The order of a device's commands
 //! A **lane** is open while its device is reachable. Commands go out in it by priority, the highest
-//! first, then by age. At most [`Pace::in_flight`] are unanswered at a time, and two publishes are
-//! never closer than [`Pace::gap`], repeats included. Repeats go before what waits.
-//! [`LaneChange::SetPace`] changes both at once. A gap that goes on is measured anew from its
-//! publish. What is unanswered beyond a narrower window stays with the device.
+//! first, then by age. At most [`PublishPace::in_flight`] are unanswered at a time, and two
+//! publishes are never closer than [`PublishPace::gap`], repeats included. Repeats go before what
+//! waits. [`LaneChange::SetPace`] changes both at once. A gap that goes on is measured anew from
+//! its publish. What is unanswered beyond a narrower window stays with the device.
 //!
 //! What was not answered when a lane closes goes out again when it opens, and nothing of the device
 //! goes before it. A device that is at work is not asked again before its `run_timeout` is over. On
@@ -121,7 +121,7 @@ mod store;
 mod table;
 mod unanswered;
 
-pub use lane::Pace;
+pub use lane::PublishPace;
 pub use lanes::{CommandLanes, LaneChange};
-pub use outcome::{AdvanceResult, AnswerOutcome, How, Moved, Refused};
+pub use outcome::{AdvanceResult, AnswerOutcome, CommandRefusal, How, Moved};
 pub use store::CommandStore;

@@ -48,7 +48,7 @@ pub enum AnswerOutcome {
 
 /// Why a command cannot be called off or tried anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum CommandRefusal {
     /// There is none.
     Unknown,
     /// It stands here.

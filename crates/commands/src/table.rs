@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use records::{CommandKey, DeviceSlot};
 
 use crate::gaps::Gaps;
-use crate::lane::{DeviceLane, LaneMove, Pace};
+use crate::lane::{DeviceLane, LaneMove, PublishPace};
 use crate::unanswered::{REMEMBERED_EACH_BYTES_MAX, Unanswered};
 
 /// A map by devices. Slots are numbers of our own: nobody can make up any that meet.
@@ -42,7 +42,7 @@ impl LaneTable {
     }
 
     /// How commands go to the device; `None` if it is not reachable.
-    pub(crate) fn pace(&self, slot: DeviceSlot) -> Option<Pace> {
+    pub(crate) fn pace(&self, slot: DeviceSlot) -> Option<PublishPace> {
         self.get(slot).and_then(DeviceLane::pace)
     }
 
@@ -63,7 +63,7 @@ impl LaneTable {
     }
 
     /// Commands go to the device at another pace from `now` on, whether its lane is open or not.
-    pub(crate) fn set_pace(&mut self, slot: DeviceSlot, now: Timestamp, pace: Pace) {
+    pub(crate) fn set_pace(&mut self, slot: DeviceSlot, now: Timestamp, pace: PublishPace) {
         self.gaps.change(slot, now, pace.gap);
         if let Some(published_at) = self.get(slot).and_then(DeviceLane::published_at) {
             self.gaps.begin(slot, now, published_at, pace.gap);
@@ -76,7 +76,7 @@ impl LaneTable {
     }
 
     /// The pace of a lane in which a new command would go out before any other.
-    pub(crate) fn goes_at_once(&self, slot: DeviceSlot, now: Timestamp) -> Option<Pace> {
+    pub(crate) fn goes_at_once(&self, slot: DeviceSlot, now: Timestamp) -> Option<PublishPace> {
         self.get(slot)?.goes_at_once(now, self.gaps.end(slot))
     }
 
@@ -84,7 +84,7 @@ impl LaneTable {
     pub(crate) fn open(
         &mut self,
         slot: DeviceSlot,
-        pace: Pace,
+        pace: PublishPace,
         mut unanswered: Vec<Unanswered>,
         waiting: bool,
     ) {
@@ -102,7 +102,7 @@ impl LaneTable {
     }
 
     /// A lane that is open goes on as one that opens, at this pace.
-    pub(crate) fn reopen(&mut self, slot: DeviceSlot, pace: Pace) {
+    pub(crate) fn reopen(&mut self, slot: DeviceSlot, pace: PublishPace) {
         self.update(slot, |lane| lane.reopen(pace));
     }
 
@@ -232,7 +232,7 @@ mod tests {
     use crate::unanswered::tests::{sample, tracked};
 
     const DEVICE: DeviceSlot = DeviceSlot(1);
-    const PACE: Pace = Pace { in_flight: 1, gap: Duration::from_millis(30) };
+    const PACE: PublishPace = PublishPace { in_flight: 1, gap: Duration::from_millis(30) };
 
     #[test]
     fn the_timer_of_a_lane_follows_what_it_does_next() {

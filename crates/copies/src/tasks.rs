@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::hash;
 use engine::Engine;
 use engine::records::{CopyDirection, StreamCopy};
-use engine::streams::{CopyKey, CopyTarget, PeerAsk, StreamName, Streams};
+use engine::streams::{CopyKey, CopyTarget, PeerAsk, StreamCalls, StreamName};
 use engine::target_tasks::TargetTasks;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -122,7 +122,7 @@ fn other_name(row: &StreamCopy) -> Option<StreamName> {
 }
 
 /// Asks nodes what calls want to know of them.
-async fn answer_asks(streams: Streams, lines: Arc<NodeLines>) {
+async fn answer_asks(streams: StreamCalls, lines: Arc<NodeLines>) {
     let mut asked = JoinSet::new();
     loop {
         tokio::select! {

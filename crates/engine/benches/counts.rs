@@ -16,10 +16,10 @@ use engine::devices::input::{Addressed, DeviceInput, LinkedClient};
 use engine::devices::partition::DevicePartition;
 use engine::intake::SlicePart;
 use engine::kernel::fetch::FromStore;
-use engine::kernel::machine::{Machine, Moment, Step};
+use engine::kernel::machine::{Machine, Step, StepTime};
 use engine::kernel::reply::Reply;
 use engine::records::Process;
-use engine::{NewDevice, Pending, Report, ReportContent, Settings};
+use engine::{EngineSettings, NewDevice, PendingSlice, Report, ReportContent};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use store::{MemoryStore, Store};
 
@@ -33,7 +33,7 @@ struct Scene {
     store: Arc<MemoryStore>,
     /// What the step will be given.
     input: Option<DeviceInput>,
-    pending: Option<Pending>,
+    pending: Option<PendingSlice>,
 }
 
 fn id(number: u32) -> DeviceId {
@@ -46,11 +46,11 @@ fn client() -> LinkedClient {
 
 impl Scene {
     fn new(linked: bool) -> Self {
-        let settings = Arc::new(Settings { ways_configured: [true; 3], ..Settings::for_tests() });
+        let settings = Arc::new(EngineSettings { ways_configured: [true; 3], ..EngineSettings::for_tests() });
         let store = Arc::new(MemoryStore::new(Lineage(1), 1));
         let clock = Arc::new(SystemClock::start(NOW));
         let context = EngineContext::new(Arc::clone(&store) as _, clock, &settings);
-        let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
+        let moment = StepTime { now: NOW, stamp: NOW, wall: NOW };
         let opened =
             DevicePartition::load(&*store, PartitionId(0), &settings, Process(1), moment, &context.devices);
         let partition = opened.expect("an empty store loads").partition;
@@ -64,7 +64,7 @@ impl Scene {
         scene
     }
 
-    fn register(&mut self, numbers: std::ops::Range<u32>, linked: bool, settings: &Settings) {
+    fn register(&mut self, numbers: std::ops::Range<u32>, linked: bool, settings: &EngineSettings) {
         let rules = settings.registry_rules();
         let create = |number| {
             let device = NewDevice { id: id(number).to_string(), ..NewDevice::default() };
@@ -88,7 +88,7 @@ impl Scene {
     }
 
     fn one_step(&mut self, inputs: &mut dyn Iterator<Item = DeviceInput>) -> Step<DeviceEffect> {
-        let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
+        let moment = StepTime { now: NOW, stamp: NOW, wall: NOW };
         let fetch = FromStore::new(&*self.store, PartitionId(0));
         let mut step = self.partition.step(moment, inputs, &fetch).expect("memory can be read");
         if let Some(batch) = step.batch.take() {
@@ -100,7 +100,7 @@ impl Scene {
     }
 }
 
-fn reports(numbers: impl Iterator<Item = u32>, value: f64) -> (DeviceInput, Pending) {
+fn reports(numbers: impl Iterator<Item = u32>, value: f64) -> (DeviceInput, PendingSlice) {
     let addressed = |(index, number)| {
         let device = id(number);
         let hash = hash::device_hash(device.as_str());
@@ -127,7 +127,7 @@ fn scene(linked: bool, value: f64) -> Scene {
 #[bench::equal_linked(args = (true, 0.0), setup = scene)]
 #[bench::changed_linked(args = (true, 1.0), setup = scene)]
 fn step_of_64_reports(mut scene: Scene) -> (Scene, Step<DeviceEffect>) {
-    let moment = Moment { now: NOW, stamp: NOW, wall: NOW };
+    let moment = StepTime { now: NOW, stamp: NOW, wall: NOW };
     let Scene { partition, store, input, .. } = &mut scene;
     let fetch = FromStore::new(&**store, PartitionId(0));
     let step = partition.step(moment, &mut black_box(input.take()).into_iter(), &fetch);

@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use base::SystemClock;
-use engine::queues::{Due, NewJob, Payload, QueueName, Queues, Want};
-use engine::{Engine, Settings, Store};
+use engine::queues::{ConsumeTerms, DueTime, JobPayload, NewJob, QueueCalls, QueueName};
+use engine::{Engine, EngineSettings, Store};
 use store::{EmbeddedOptions, EmbeddedStore, Running};
 
 type Failed = Box<dyn Error + Send + Sync>;
 
 const PAYLOAD_BYTES: usize = 100;
 
-fn job(due: Option<Due>) -> NewJob {
+fn job(due: Option<DueTime>) -> NewJob {
     let text = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES - 2));
-    NewJob { due, ..NewJob::new(Payload::Json(Arc::from(text))) }
+    NewJob { due, ..NewJob::new(JobPayload::Json(Arc::from(text))) }
 }
 
 /// Runs `workers` copies of `work`, which answers how many jobs it did, until the time is over;
@@ -61,14 +61,19 @@ where
     Ok(())
 }
 
-async fn publish(queues: Queues, name: QueueName, count: usize, due: Option<Due>) -> Result<usize, Failed> {
+async fn publish(
+    queues: QueueCalls,
+    name: QueueName,
+    count: usize,
+    due: Option<DueTime>,
+) -> Result<usize, Failed> {
     let jobs = (0..count).map(|_| job(due)).collect();
     Ok(queues.publish(&name, jobs, None).await?.len())
 }
 
 /// Consumes and acknowledges, or publishes where nothing is left.
-async fn consume(queues: Queues, name: QueueName, max: usize) -> Result<usize, Failed> {
-    let want = Want { max, ttr: Duration::from_secs(60), wait: Duration::ZERO, process: None };
+async fn consume(queues: QueueCalls, name: QueueName, max: usize) -> Result<usize, Failed> {
+    let want = ConsumeTerms { max, ttr: Duration::from_secs(60), wait: Duration::ZERO, process: None };
     let (jobs, hand_over) = queues.consume(std::slice::from_ref(&name), want).await?;
     hand_over.done();
     if jobs.is_empty() {
@@ -87,7 +92,7 @@ async fn main() -> Result<(), Failed> {
     let store = Arc::new(EmbeddedStore::open(disk, EmbeddedOptions::default())?);
     let clock = Arc::new(SystemClock::start(store.recorded_now()));
     let running = Running::start(Arc::clone(&store), Arc::clone(&clock) as _)?;
-    let engine = Engine::start(Settings::for_tests(), store, clock).await?;
+    let engine = Engine::start(EngineSettings::for_tests(), store, clock).await?;
     let queues = engine.queues();
     let name = |n: usize| QueueName::new("bench", &format!("q{n}"));
     for (what, workers, count) in
@@ -98,7 +103,7 @@ async fn main() -> Result<(), Failed> {
         measure(what, span, workers, move |n| publish(queues.clone(), names[n % 8].clone(), count, None))
             .await?;
     }
-    let later = Some(Due::After(Duration::from_secs(3_600)));
+    let later = Some(DueTime::After(Duration::from_secs(3_600)));
     let (delayed, one) = (name(100)?, name(0)?);
     let calls = queues.clone();
     measure("publish delayed, 8 at once, 100 jobs a call", span, 8, move |_| {

@@ -40,8 +40,8 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 
 /// Whether this is a calendar; else what is wrong with it, and what would be right.
 pub(super) fn check(expression: &str, zone: Option<&str>) -> Result<(), String> {
-    let calendar = Calendar::read(expression, zone)?;
-    let tried = Calendar { cron: in_tried_years(expression, &calendar.cron)?, ..calendar };
+    let calendar = ZonedCron::read(expression, zone)?;
+    let tried = ZonedCron { cron: in_tried_years(expression, &calendar.cron)?, ..calendar };
     match tried.first_after(TRIED_FROM) {
         Some(_) => Ok(()),
         None => Err(format!(
@@ -52,13 +52,13 @@ pub(super) fn check(expression: &str, zone: Option<&str>) -> Result<(), String> 
 
 /// The first moment of the calendar after `now`; none when it has none that can be written down.
 pub(super) fn first(expression: &str, zone: Option<&str>, now: Timestamp) -> Option<Timestamp> {
-    let calendar = Calendar::read(expression, zone).ok()?;
+    let calendar = ZonedCron::read(expression, zone).ok()?;
     calendar.first_after(seconds(now)).map(moment)
 }
 
 /// The last moment of the calendar at or before `now`.
 pub(super) fn latest(expression: &str, zone: Option<&str>, now: Timestamp) -> Option<Timestamp> {
-    let calendar = Calendar::read(expression, zone).ok()?;
+    let calendar = ZonedCron::read(expression, zone).ok()?;
     calendar.last_until(seconds(now)).map(moment)
 }
 
@@ -73,7 +73,7 @@ pub(super) fn next(
     after: Timestamp,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let calendar = Calendar::read(expression, zone).ok()?;
+    let calendar = ZonedCron::read(expression, zone).ok()?;
     let coming = calendar.first_after(seconds(after))?;
     let now = seconds(now);
     let missed = if coming > now { None } else { calendar.last_until(now) };
@@ -90,13 +90,13 @@ fn moment(seconds: i64) -> Timestamp {
 }
 
 /// An expression that was read, where it holds.
-struct Calendar {
+struct ZonedCron {
     cron: Cron,
     zone: TimeZone,
     times_of_day: bool,
 }
 
-impl Calendar {
+impl ZonedCron {
     fn read(expression: &str, zone: Option<&str>) -> Result<Self, String> {
         if expression.len() > EXPRESSION_BYTES_MAX {
             return Err(format!(
@@ -123,7 +123,7 @@ impl Calendar {
     fn first_after(&self, moment: i64) -> Option<i64> {
         let mut from = moment + 1;
         for _ in 0..SEARCHES_MAX {
-            let span = Span::at(&self.zone, from)?;
+            let span = OffsetSpan::at(&self.zone, from)?;
             if span.start == Some(from) && self.falls_into_gap(&span) {
                 return Some(from);
             }
@@ -141,7 +141,7 @@ impl Calendar {
     fn last_until(&self, moment: i64) -> Option<i64> {
         let mut until = moment;
         for _ in 0..SEARCHES_MAX {
-            let span = Span::at(&self.zone, until)?;
+            let span = OffsetSpan::at(&self.zone, until)?;
             let wall = self.cron.find_previous_occurrence(&span.wall(until)?, true).ok()?;
             let found = span.moment(wall)?;
             if wall >= self.earliest_in(&span)? {
@@ -158,14 +158,14 @@ impl Calendar {
 
     /// Where the wall clock first counts in a span: at its start. For times of day, it is at the
     /// end of what came before.
-    fn earliest_in(&self, span: &Span) -> Option<DateTime> {
+    fn earliest_in(&self, span: &OffsetSpan) -> Option<DateTime> {
         let Some(start) = span.start else { return Some(DateTime::MIN) };
         let wall = span.wall(start)?;
         Some(if self.times_of_day { wall.max(span.wall_before(start)?) } else { wall })
     }
 
     /// Whether a time of day is in the gap at the start of a span.
-    fn falls_into_gap(&self, span: &Span) -> bool {
+    fn falls_into_gap(&self, span: &OffsetSpan) -> bool {
         let gap = || {
             let start = span.start?;
             let (gone, back) = (span.wall_before(start)?, span.wall(start)?);
@@ -178,7 +178,7 @@ impl Calendar {
 }
 
 /// What lies between two changes of a zone's clock: in here clock and time run alike.
-struct Span {
+struct OffsetSpan {
     /// The first moment; none where the zone knows of no change before.
     start: Option<i64>,
     /// The first moment behind it.
@@ -187,7 +187,7 @@ struct Span {
     offset_before: Offset,
 }
 
-impl Span {
+impl OffsetSpan {
     fn at(zone: &TimeZone, moment: i64) -> Option<Self> {
         let here = jiff::Timestamp::from_second(moment).ok()?;
         let behind = jiff::Timestamp::from_second(moment + 1).ok()?;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::devices::input::{CommandInput, DeviceInput, Repeatable};
 use crate::kernel::partition_handle::NotAccepting;
 use crate::kernel::reply::Reply;
-use crate::{Engine, Form};
+use crate::{AnswerForm, Engine};
 
 pub(crate) mod check;
 
@@ -79,11 +79,11 @@ pub trait Downlink: Send + Sync {
 
 /// The calls about commands. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Commands {
+pub struct CommandCalls {
     engine: Engine,
 }
 
-impl Commands {
+impl CommandCalls {
     pub(crate) fn new(engine: Engine) -> Self {
         Self { engine }
     }
@@ -99,7 +99,7 @@ impl Commands {
         Ok(*sent.await??)
     }
 
-    /// [`Commands::send`] for a request that may come again; answers in its form, refusals too.
+    /// [`CommandCalls::send`] for a request that may come again; answers in its form, refusals too.
     ///
     /// # Errors
     /// 422 `idempotency_key_reused`.
@@ -107,7 +107,7 @@ impl Commands {
         &self,
         device: DeviceId,
         command: NewCommand,
-        form: Form<TrackedCommand>,
+        form: AnswerForm<TrackedCommand>,
     ) -> Result<Arc<[u8]>, Problem> {
         let partition = self.engine.partition_of_device(&device);
         let act = Repeatable::SendCommand(device, Box::new(command), form);
@@ -132,11 +132,11 @@ impl Commands {
         self.engine.partition_of_entity(id).ask(|reply| CommandInput::Retry { id, reply }.into()).await?
     }
 
-    /// [`Commands::retry`] for a request that may come again.
+    /// [`CommandCalls::retry`] for a request that may come again.
     ///
     /// # Errors
     /// 422 `idempotency_key_reused`.
-    pub async fn retry_as(&self, id: EntityId, form: Form<()>) -> Result<Arc<[u8]>, Problem> {
+    pub async fn retry_as(&self, id: EntityId, form: AnswerForm<()>) -> Result<Arc<[u8]>, Problem> {
         let act = Repeatable::RetryCommand(id, form);
         self.engine.partition_of_entity(id).ask(|reply| DeviceInput::Repeatable { act, reply }).await?
     }

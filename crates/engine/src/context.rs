@@ -19,7 +19,7 @@ use crate::queues::context::QueueContext;
 use crate::registry::{Registry, RegistryContext};
 use crate::rollouts::links::RolloutLinks;
 use crate::streams::StreamsContext;
-use crate::{Directory, Settings};
+use crate::{ClientDirectory, EngineSettings};
 
 /// The outside of an engine, a part for each machine.
 #[derive(Clone, Debug)]
@@ -46,9 +46,9 @@ pub struct EngineContext {
 impl EngineContext {
     /// An outside without clients.
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: &Settings) -> Self {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: &EngineSettings) -> Self {
         let metrics = Arc::new(BatchMetrics::default());
-        let directory = Arc::new(Directory::new());
+        let directory = Arc::new(ClientDirectory::new());
         let stale = Arc::new(StaleClients::new(settings.stale_probe));
         let on_enabled = {
             let stale = Arc::clone(&stale);
@@ -134,7 +134,7 @@ impl EngineContext {
 
     /// The clients.
     #[must_use]
-    pub fn directory(&self) -> &Directory {
+    pub fn directory(&self) -> &ClientDirectory {
         &self.registry.directory
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 /// The clients.
 #[derive(Debug)]
-pub struct Directory {
+pub struct ClientDirectory {
     clients: RwLock<ClientMaps>,
     version: watch::Sender<u64>,
 }
@@ -44,7 +44,7 @@ impl ClientMaps {
     }
 }
 
-impl Directory {
+impl ClientDirectory {
     pub(crate) fn new() -> Self {
         Self { clients: RwLock::default(), version: watch::Sender::new(0) }
     }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn disabled_clients_are_those_that_are_so_now() {
-        let directory = Directory::new();
+        let directory = ClientDirectory::new();
         let disabled = || directory.disabled(9).iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>();
         directory.replace([client("a", 1, false), client("b", 2, true)].into_iter());
         assert_eq!(disabled(), ["a"]);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_client_that_is_loaded_again_as_it_was_stays_the_same_one() {
-        let directory = Directory::new();
+        let directory = ClientDirectory::new();
         let known = || directory.get(Incarnation(1)).expect("there");
         directory.replace([client("a", 1, true)].into_iter());
         let first = known();

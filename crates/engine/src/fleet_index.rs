@@ -19,12 +19,12 @@ use fleet::index::{
 use fleet::selection::SelectionKey;
 use records::{DevicePlace, DeviceProfile, DeviceSlot};
 
-use crate::{Directory, LabelChanges};
+use crate::{ClientDirectory, LabelChanges};
 
 /// The devices of all partitions by their attributes.
 #[derive(Debug)]
 pub struct FleetIndexes {
-    directory: Arc<Directory>,
+    directory: Arc<ClientDirectory>,
     partitions: Box<[RwLock<FleetIndex>]>,
     label_changes: Arc<LabelChanges>,
 }
@@ -55,7 +55,7 @@ impl From<SelectionCount> for FleetCounts {
     }
 }
 
-impl KnownClients for Directory {
+impl KnownClients for ClientDirectory {
     fn incarnation(&self, id: &str) -> Option<Incarnation> {
         self.by_id(&ClientId::new(id)?).map(|client| client.incarnation)
     }
@@ -66,7 +66,7 @@ impl KnownClients for Directory {
 }
 
 impl FleetIndexes {
-    pub(crate) fn new(directory: Arc<Directory>, partitions: u16) -> Self {
+    pub(crate) fn new(directory: Arc<ClientDirectory>, partitions: u16) -> Self {
         let partitions = (0..partitions).map(|_| RwLock::default()).collect();
         Self { directory, partitions, label_changes: Arc::new(LabelChanges::new()) }
     }
@@ -282,7 +282,7 @@ mod tests {
     use fleet::{NewDevice, Registration};
 
     use super::*;
-    use crate::Settings;
+    use crate::EngineSettings;
 
     /// One device of room 0, two of room 1, and so on.
     fn put(fleet: &FleetIndexes, slot: u32, room: u32) {
@@ -292,7 +292,7 @@ mod tests {
             ..NewDevice::default()
         };
         let profile = device
-            .check(&Settings::for_tests().registry_rules())
+            .check(&EngineSettings::for_tests().registry_rules())
             .expect("may be registered")
             .register(Registration {
                 incarnation: Incarnation(u64::from(slot)),
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn devices_of_very_many_values_are_not_split_and_those_with_most_are_found() {
-        let fleet = FleetIndexes::new(Arc::new(Directory::new()), 2);
+        let fleet = FleetIndexes::new(Arc::new(ClientDirectory::new()), 2);
         for (slot, room) in (0..4).flat_map(|room| (0..=room).map(move |_| room)).enumerate() {
             put(&fleet, u32::try_from(slot).expect("few"), room);
         }

@@ -14,18 +14,18 @@ use tokio::task::JoinSet;
 use crate::campaigns::CampaignsInput;
 use crate::context::EngineContext;
 use crate::devices::input::{Addressed, DeviceInput, LinkedClient, RefusedMessage};
-use crate::devices::intake::{Mirror, Pending, Slice, SlicePart};
+use crate::devices::intake::{IntakeMirror, PendingSlice, Slice, SlicePart};
 use crate::followers::Followers;
 use crate::kernel::feed_clock::FeedClock;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
-use crate::queries::Device;
+use crate::queries::DeviceDetails;
 use crate::queues::QueueInput;
 use crate::refusals::unknown_client;
 use crate::registry::RegistryInput;
 use crate::streams::StreamsInput;
 use crate::{
-    ClientPatch, DevicePatch, Directory, DueLanes, ImportDevice, Imported, Intake, NewClient, NewDevice,
-    OnlyIf, Queries, Settings,
+    ClientDirectory, ClientPatch, DevicePatch, DueLanes, EngineSettings, ImportDevice, ImportOutcome, Intake,
+    NewClient, NewDevice, OnlyIf, Queries,
 };
 
 mod attempts;
@@ -57,7 +57,7 @@ pub struct Engine {
 base::debug_as_name!(Engine);
 
 struct SharedEngine {
-    settings: Arc<Settings>,
+    settings: Arc<EngineSettings>,
     context: EngineContext,
     partitions: Vec<PartitionHandle<DeviceInput>>,
     queues: Vec<PartitionHandle<QueueInput>>,
@@ -67,7 +67,7 @@ struct SharedEngine {
     attended: Arc<[AtomicBool; 3]>,
     stop: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
-    mirror: OnceLock<Arc<dyn Mirror>>,
+    mirror: OnceLock<Arc<dyn IntakeMirror>>,
     place_labels: OnceLock<Vec<String>>,
 }
 
@@ -78,7 +78,7 @@ impl Engine {
     /// # Errors
     /// When a partition cannot be loaded.
     pub async fn start(
-        settings: Settings,
+        settings: EngineSettings,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StoreError> {
@@ -158,17 +158,17 @@ impl Engine {
 
     /// The settings.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &EngineSettings {
         &self.shared.settings
     }
 
     /// Shows every report that is accepted from now on to this one. There is one mirror: a second
     /// is not taken.
-    pub fn mirror_to(&self, mirror: Arc<dyn Mirror>) {
+    pub fn mirror_to(&self, mirror: Arc<dyn IntakeMirror>) {
         let _there_is_one = self.shared.mirror.set(mirror);
     }
 
-    pub(crate) fn mirror(&self) -> Option<&Arc<dyn Mirror>> {
+    pub(crate) fn mirror(&self) -> Option<&Arc<dyn IntakeMirror>> {
         self.shared.mirror.get()
     }
 
@@ -178,7 +178,7 @@ impl Engine {
         Intake::new(self.clone(), way)
     }
 
-    pub(crate) async fn submit(&self, way: WayIn, slice: Slice) -> Result<Pending, NotAccepting> {
+    pub(crate) async fn submit(&self, way: WayIn, slice: Slice) -> Result<PendingSlice, NotAccepting> {
         let count = slice.len() as u32;
         let (reports, refused, received) = slice.into_parts();
         let partitions = self.shared.partitions.len();
@@ -257,7 +257,7 @@ impl Engine {
 
     /// The clients, as they are at this moment.
     #[must_use]
-    pub fn directory(&self) -> &Directory {
+    pub fn directory(&self) -> &ClientDirectory {
         self.shared.context.directory()
     }
 
@@ -311,7 +311,7 @@ impl Engine {
     ///
     /// # Errors
     /// See [`Engine::create_client`].
-    pub async fn create_device(&self, device: NewDevice) -> Result<Device, Problem> {
+    pub async fn create_device(&self, device: NewDevice) -> Result<DeviceDetails, Problem> {
         let device = Box::new(device.check(&self.shared.settings.registry_rules())?);
         self.partition_with(device.id()).ask(|reply| DeviceInput::CreateDevice { device, reply }).await?
     }
@@ -324,7 +324,7 @@ impl Engine {
     pub async fn import(
         &self,
         devices: Vec<ImportDevice>,
-    ) -> Result<Vec<Result<Imported, Problem>>, NotAccepting> {
+    ) -> Result<Vec<Result<ImportOutcome, Problem>>, NotAccepting> {
         import::import(self, devices).await
     }
 
@@ -337,7 +337,7 @@ impl Engine {
         id: DeviceId,
         patch: DevicePatch,
         only_if: OnlyIf,
-    ) -> Result<Device, Problem> {
+    ) -> Result<DeviceDetails, Problem> {
         let patch = Box::new(patch);
         self.partition_with(&id)
             .ask(|reply| DeviceInput::PatchDevice { id: id.clone(), patch, only_if, reply })

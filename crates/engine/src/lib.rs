@@ -48,28 +48,28 @@ mod retry_delay;
 pub mod target_tasks;
 mod version;
 
-pub use commands::{Commands, Downlink, NewCommand, PublishedCommand, TrackedCommand};
+pub use commands::{CommandCalls, Downlink, NewCommand, PublishedCommand, TrackedCommand};
 pub use coordination::{Coordination, CoordinationSettings};
-pub use devices::input::Imported;
+pub use devices::input::ImportOutcome;
 pub use devices::intake::{
-    Intake, Outcome, Pending, Received, Rejection, Report, ReportContent, ReportId, Slice,
+    Intake, PendingSlice, Received, Rejection, Report, ReportContent, ReportId, Slice, SliceOutcome,
 };
-pub use devices::lanes::{Answer, AttemptDue, AttemptEnd, DueLanes};
+pub use devices::lanes::{AttemptDue, AttemptEnd, AttemptOutcome, DueLanes};
 pub use devices::stats::DeviceStats;
 pub use devices::{intake, lanes};
-pub use directory::Directory;
+pub use directory::ClientDirectory;
 pub use fleet::{self, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, PaceChange, Patch};
 pub use fleet_index::FleetIndexes;
 pub use handle::Engine;
-pub use kernel::idempotency::Form;
+pub use kernel::idempotency::AnswerForm;
 pub use label_changes::LabelChanges;
-pub use operations::{NewOperation, Operations, TrackedOperation};
+pub use operations::{NewOperation, OperationCalls, TrackedOperation};
 pub use presence::Presence;
 pub use queries::Queries;
-pub use queues::{Locks, Queues};
+pub use queues::{Locks, QueueCalls};
 pub use records;
 pub use rollouts::{NewRollout, RolloutCall, Rollouts, TrackedRollout};
-pub use settings::{CampaignSettings, CommandSettings, OperationSettings, Settings};
+pub use settings::{CampaignSettings, CommandSettings, EngineSettings, OperationSettings};
 pub use store::{Page, ReadingKey, Store, StoreError, StoreMetric};
-pub use streams::Streams;
-pub use version::{OnlyIf, Version};
+pub use streams::StreamCalls;
+pub use version::{ObjectVersion, OnlyIf};

@@ -2,8 +2,8 @@
 //!
 //! An operation and its state are rows of the registry's partition; its [`table`] knows which go
 //! on. The worker on an operation knows which rows a filter means, what an action does to one, and
-//! who may do it. It takes what [`Operations::running`] shows, does a chunk at a time, and tells
-//! [`Operations::progress`] what came of it.
+//! who may do it. It takes what [`OperationCalls::running`] shows, does a chunk at a time, and
+//! tells [`OperationCalls::progress`] what came of it.
 
 mod ended;
 pub mod rule;
@@ -89,11 +89,11 @@ pub enum OperationInput {
 
 /// The calls about operations. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Operations {
+pub struct OperationCalls {
     engine: Engine,
 }
 
-impl Operations {
+impl OperationCalls {
     pub(crate) fn new(engine: Engine) -> Self {
         Self { engine }
     }

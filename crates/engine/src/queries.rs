@@ -8,7 +8,7 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, PartitionId, Problem, Time
 use fleet::Selection;
 use records::{
     Attempt, Client, Connection, Delivery, DeliveryKey, DeliveryStatus, DeviceProfile, DeviceSlot,
-    DeviceState, NotificationState, QuarantineKey, Quarantined, Reading, Seen,
+    DeviceState, LastSeen, NotificationState, QuarantineKey, Quarantined, Reading,
 };
 use store::{Page, ReadingKey, StoreError, View};
 
@@ -47,13 +47,13 @@ pub struct Queries {
 
 /// A device with what is known of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Device {
+pub struct DeviceDetails {
     /// What was registered.
     pub profile: DeviceProfile,
     /// What it is like.
     pub state: DeviceState,
     /// Its latest sign of life.
-    pub seen: Option<Seen>,
+    pub seen: Option<LastSeen>,
     /// Whether a session of its own lives.
     pub connected: bool,
 }
@@ -119,7 +119,7 @@ impl Queries {
     ///
     /// # Errors
     /// 503 when the store cannot be read; the same for every method here.
-    pub fn device(&self, id: &DeviceId) -> Result<Option<Device>, Problem> {
+    pub fn device(&self, id: &DeviceId) -> Result<Option<DeviceDetails>, Problem> {
         let view = self.view(self.partition_of(id))?;
         let profile = view.device(id).map_err(unreadable)?;
         profile.map(|profile| self.with_state(self.partition_of(id), &*view, profile)).transpose()
@@ -145,7 +145,7 @@ impl Queries {
         filter: &DeviceFilter,
         after: Option<&DeviceId>,
         limit: usize,
-    ) -> Result<BoundedPage<Device, DeviceId>, Problem> {
+    ) -> Result<BoundedPage<DeviceDetails, DeviceId>, Problem> {
         if filter.is_indexed() {
             let found = self.merge_devices(after, limit, |(_, view), after, limit| {
                 filter.read(view, after, limit).map_err(unreadable)
@@ -189,7 +189,7 @@ impl Queries {
         client: &ClientId,
         after: Option<&DeviceId>,
         limit: usize,
-    ) -> Result<Vec<Device>, Problem> {
+    ) -> Result<Vec<DeviceDetails>, Problem> {
         let client = self.known_client(client)?;
         self.merge_devices(after, limit, |(_, view), after, limit| {
             view.devices_of(client, after, limit).map_err(unreadable)
@@ -261,7 +261,7 @@ impl Queries {
         after: Option<&DeviceId>,
         limit: usize,
         read: impl Fn((PartitionId, &dyn View), Option<&DeviceId>, usize) -> Result<Vec<DeviceProfile>, Problem>,
-    ) -> Result<Vec<Device>, Problem> {
+    ) -> Result<Vec<DeviceDetails>, Problem> {
         let views = self.views()?;
         let merged = merge(
             views.len(),
@@ -289,11 +289,11 @@ impl Queries {
         partition: PartitionId,
         view: &dyn View,
         profile: DeviceProfile,
-    ) -> Result<Device, Problem> {
+    ) -> Result<DeviceDetails, Problem> {
         let state = view.state(profile.slot).map_err(unreadable)?;
         let seen = view.seen(profile.slot).map_err(unreadable)?;
         let connected = self.is_connected(partition, profile.slot);
-        Ok(Device { profile, state, seen, connected })
+        Ok(DeviceDetails { profile, state, seen, connected })
     }
 
     fn is_connected(&self, partition: PartitionId, slot: DeviceSlot) -> bool {

@@ -3,7 +3,7 @@
 //!
 //! A queue lives in the partition of its namespace and name, apart from devices. So nothing of a
 //! queue ever has to commit together with a device. And a flood of jobs does not stand in the way
-//! of reports. [`Queues`] is what the edges hold.
+//! of reports. [`QueueCalls`] is what the edges hold.
 
 mod answers;
 mod body;
@@ -28,7 +28,7 @@ mod troubled;
 
 pub use crate::kernel::idempotency::{IdempotencyKey, SourceCall};
 pub use crate::name::QueueName;
-pub use calls::{Acked, Queues};
+pub use calls::{AckOutcome, QueueCalls};
 pub use checks::RATES;
 pub use consuming::{HandOver, Leases};
 pub use controls::FollowedControl;
@@ -36,12 +36,12 @@ pub use effect::QueueEffect;
 pub use id::{ReservationToken, id_from_text, id_text};
 pub use input::{Dead, LockCaller, QueueCall, QueueInput};
 pub use job::{
-    Attributes, Consumed, Due, JobChange, JobRef, JobState, JobView, NewJob, Payload, PublishedJob, Recurs,
-    Retry, Want,
+    Attributes, ConsumeTerms, Consumed, DueTime, JobChange, JobPayload, JobRef, JobRetry, JobState, JobView,
+    NewJob, PublishedJob, RecurrenceTerms,
 };
-pub use jobs::OnConflict;
+pub use jobs::ConflictPolicy;
 pub use locks::{LockCall, LockWanted, Locks};
-pub use partition::{DeadView, Listed, QueueMark};
+pub use partition::{DeadView, QueueMark, QueuePage};
 pub(crate) use queue_metrics::QueueJobs;
 pub use queue_metrics::{JobsByState, NamedChange};
 pub use rates::QueueRates;

@@ -1,5 +1,6 @@
 //! The registry partition: clients, their portals, notices, rollouts and operations. A state
-//! machine like every other; what it commits of clients feeds the [`Directory`](crate::Directory).
+//! machine like every other; what it commits of clients feeds the
+//! [`ClientDirectory`](crate::ClientDirectory).
 
 mod effect;
 mod nodes;
@@ -15,8 +16,8 @@ use records::{Client, NoticeKind, Op, PartitionHead, PortalToken, PreviousSecret
 use store::{Store, StoreError};
 
 use crate::kernel::fetch::Fetch;
-use crate::kernel::idempotency::{Form, Idempotent, KeptAnswers};
-use crate::kernel::machine::{Machine, Moment, Step};
+use crate::kernel::idempotency::{AnswerForm, Idempotent, KeptAnswers};
+use crate::kernel::machine::{Machine, Step, StepTime};
 use crate::kernel::reply::{Answered, Reply};
 use crate::kernel::step_context::StepContext;
 use crate::nodes::NodeInput;
@@ -26,8 +27,8 @@ use crate::operations::{OperationInput, OperationTable};
 use crate::portals::PortalInput;
 use crate::refusals::unknown_client;
 use crate::rollouts::{RolloutInput, RolloutTable};
-use crate::settings::Settings;
-use crate::version::{OnlyIf, Version};
+use crate::settings::EngineSettings;
+use crate::version::{ObjectVersion, OnlyIf};
 
 pub use effect::{RegistryContext, RegistryEffect};
 use nodes::NodeTable;
@@ -102,7 +103,7 @@ pub enum RegistryInput {
         /// What to do.
         act: RepeatableOfClients,
         /// How it is answered.
-        form: Form<Client>,
+        form: AnswerForm<Client>,
         /// Gets the answer in that form.
         reply: Reply<Answered<Arc<[u8]>>>,
     },
@@ -130,7 +131,7 @@ pub enum RepeatableOfClients {
 /// The registry partition.
 #[derive(Debug)]
 pub struct Registry {
-    settings: Arc<Settings>,
+    settings: Arc<EngineSettings>,
     head: PartitionHead,
     clients: BTreeMap<ClientId, Client>,
     notices: NoticeTable,
@@ -151,7 +152,7 @@ impl Registry {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub fn load(store: &dyn Store, settings: &Arc<Settings>) -> Result<Self, StoreError> {
+    pub fn load(store: &dyn Store, settings: &Arc<EngineSettings>) -> Result<Self, StoreError> {
         let view = store.load(PartitionId::REGISTRY)?;
         let head = view.head().clone();
         let clients = view.clients(None, usize::MAX)?;
@@ -313,7 +314,7 @@ impl Registry {
     fn repeatable(
         &mut self,
         act: RepeatableOfClients,
-        form: &Form<Client>,
+        form: &AnswerForm<Client>,
         step: &mut RegistryStep<'_>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
         self.once(form, step, |registry, step| match act {
@@ -355,7 +356,7 @@ impl Registry {
     /// The client, if it is as it is meant to be.
     fn meant(&self, id: &ClientId, only_if: &OnlyIf) -> Result<&Client, Problem> {
         let present = self.known(id)?;
-        only_if.check(Version::of_client(present))?;
+        only_if.check(ObjectVersion::of_client(present))?;
         Ok(present)
     }
 
@@ -393,7 +394,7 @@ impl Machine for Registry {
 
     fn step(
         &mut self,
-        moment: Moment,
+        moment: StepTime,
         inputs: &mut dyn Iterator<Item = RegistryInput>,
         fetch: &dyn Fetch,
     ) -> Result<Step<RegistryEffect>, StoreError> {

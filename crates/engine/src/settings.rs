@@ -25,7 +25,7 @@ pub fn any_payload() -> PayloadCheck {
 
 /// The engine's settings.
 #[derive(Clone)]
-pub struct Settings {
+pub struct EngineSettings {
     /// The ids that devices may be registered with.
     pub device_ids: DeviceIdForm,
     /// What to do with a report of a device that is not registered.
@@ -45,7 +45,7 @@ pub struct Settings {
     /// How often a client whose notifications failed for good is probed with one.
     pub stale_probe: Duration,
     /// For how long things are kept, and how much of them.
-    pub keep: Keep,
+    pub keep: RetentionLimits,
     /// Most jobs of a partition of queues that are in memory.
     pub jobs_resident_max: usize,
     /// How commands go out.
@@ -74,7 +74,7 @@ pub struct Settings {
     pub check_payload: PayloadCheck,
 }
 
-impl Settings {
+impl EngineSettings {
     /// The part that the registry's rules depend on.
     #[must_use]
     pub fn registry_rules(&self) -> fleet::RegistryRules {
@@ -96,7 +96,7 @@ impl Settings {
             retry: RetrySettings { base: Duration::from_secs(30), max: HOUR, attempts_max: 10 },
             attempt_timeout: Duration::from_secs(10),
             stale_probe: HOUR,
-            keep: Keep::default(),
+            keep: RetentionLimits::default(),
             jobs_resident_max: 65_536,
             commands: CommandSettings::default(),
             operations: OperationSettings::default(),
@@ -125,7 +125,7 @@ pub enum UnknownDevice {
 
 /// For how long things are kept, and how much of them. Its default is that of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct RetentionLimits {
     /// Readings.
     pub readings: Duration,
     /// Events, and the counts of everything.
@@ -139,7 +139,7 @@ pub struct Keep {
     pub quarantine_bytes_max: u64,
 }
 
-impl Default for Keep {
+impl Default for RetentionLimits {
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 3_600);
         Self {
@@ -276,7 +276,7 @@ pub struct NotificationView<'a> {
     pub skipped: u32,
 }
 
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for EngineSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings")
             .field("unknown", &self.unknown)

@@ -45,7 +45,7 @@ pub use ::streams::{
     TransferWriter, copying,
 };
 pub use append_run::{AppendRun, PlaceInRun};
-pub use calls::{AppendTerms, OriginPage, PushPage, Streams, TransferAppended, decode_transfer};
+pub use calls::{AppendTerms, OriginPage, PushPage, StreamCalls, TransferAppended, decode_transfer};
 pub use checks::{check_message, is_label};
 pub use context::StreamsContext;
 pub use copy::{

@@ -14,9 +14,9 @@ use crate::campaigns::TrackedCampaign;
 
 /// The version of a registered object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version(pub u64);
+pub struct ObjectVersion(pub u64);
 
-impl Version {
+impl ObjectVersion {
     /// Of a device's registration.
     #[must_use]
     pub fn of_device(profile: &DeviceProfile) -> Self {
@@ -63,7 +63,7 @@ impl Version {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnlyIf {
     /// On each of these.
-    versions: Option<Vec<Version>>,
+    versions: Option<Vec<ObjectVersion>>,
     /// Only on what is there.
     is_there: bool,
 }
@@ -71,7 +71,7 @@ pub struct OnlyIf {
 impl OnlyIf {
     /// On each of these.
     #[must_use]
-    pub fn one_of(versions: Vec<Version>) -> Self {
+    pub fn one_of(versions: Vec<ObjectVersion>) -> Self {
         Self { versions: Some(versions), is_there: true }
     }
 
@@ -97,7 +97,7 @@ impl OnlyIf {
     ///
     /// # Errors
     /// 412 `precondition_failed`.
-    pub fn check(&self, present: Version) -> Result<(), Problem> {
+    pub fn check(&self, present: ObjectVersion) -> Result<(), Problem> {
         match &self.versions {
             Some(versions) if !versions.contains(&present) => {
                 let detail = "it was changed since it was read: no version in If-Match is the present one; read it again";
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn only_the_present_version_is_changed() {
-        let (present, other) = (Version(1), Version(2));
+        let (present, other) = (ObjectVersion(1), ObjectVersion(2));
         assert_eq!(OnlyIf::default().check(present), Ok(()));
         assert_eq!(OnlyIf::one_of(vec![other, present]).check(present), Ok(()));
         for versions in [vec![], vec![other]] {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_is_to_be_there_is_not_made() {
         assert_eq!(OnlyIf::default().check_absent(), Ok(()));
-        for only_if in [OnlyIf::present(), OnlyIf::one_of(vec![Version(1)]), OnlyIf::one_of(vec![])] {
+        for only_if in [OnlyIf::present(), OnlyIf::one_of(vec![ObjectVersion(1)]), OnlyIf::one_of(vec![])] {
             assert_eq!(only_if.check_absent().map_err(|problem| problem.status), Err(412));
         }
     }

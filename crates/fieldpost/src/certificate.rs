@@ -16,7 +16,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_cert::der::Decode;
 
-use crate::config::{Fault, Tls};
+use crate::config::{Fault, TlsSettings};
 
 /// Most bytes that are read of a file; a chain of certificates has a few thousand.
 const FILE_BYTES_MAX: u64 = 1_024 * 1_024;
@@ -76,7 +76,7 @@ pub(crate) struct CertificateFiles {
 
 impl CertificateFiles {
     /// Reads both files.
-    pub(crate) fn look(files: &Tls) -> Self {
+    pub(crate) fn look(files: &TlsSettings) -> Self {
         Self { cert: contents(CERT, &files.cert), key: contents(KEY, &files.key) }
     }
 
@@ -90,14 +90,14 @@ impl CertificateFiles {
     }
 
     /// The certificate and its key, if they can be served.
-    pub(crate) fn pair(self, files: &Tls) -> Result<Usable, Unusable> {
+    pub(crate) fn pair(self, files: &TlsSettings) -> Result<Usable, Unusable> {
         pair(chain(self.cert, files)?, key(self.key, files)?, files)
     }
 }
 
 /// Everything that keeps them from being served: what is wrong with each file, else with the two
 /// together.
-pub(crate) fn faults(files: &Tls) -> Vec<Fault> {
+pub(crate) fn faults(files: &TlsSettings) -> Vec<Fault> {
     let found = CertificateFiles::look(files);
     let unusable: Vec<_> = match (chain(found.cert, files), key(found.key, files)) {
         (Ok(chain), Ok(key)) => pair(chain, key, files).err().into_iter().collect(),
@@ -109,7 +109,7 @@ pub(crate) fn faults(files: &Tls) -> Vec<Fault> {
 /// A certificate with those that lead from it to an authority, and when it expires.
 type Chain = (Vec<CertificateDer<'static>>, Timestamp);
 
-fn chain(cert: Result<Vec<u8>, Unusable>, files: &Tls) -> Result<Chain, Unusable> {
+fn chain(cert: Result<Vec<u8>, Unusable>, files: &TlsSettings) -> Result<Chain, Unusable> {
     let without_cert = || without(CERT, &files.cert, "certificate");
     let chain = CertificateDer::pem_slice_iter(&cert?).collect::<Result<Vec<_>, _>>();
     let chain = chain.map_err(without_cert())?;
@@ -118,11 +118,15 @@ fn chain(cert: Result<Vec<u8>, Unusable>, files: &Tls) -> Result<Chain, Unusable
     Ok((chain, expires))
 }
 
-fn key(key: Result<Vec<u8>, Unusable>, files: &Tls) -> Result<PrivateKeyDer<'static>, Unusable> {
+fn key(key: Result<Vec<u8>, Unusable>, files: &TlsSettings) -> Result<PrivateKeyDer<'static>, Unusable> {
     PrivateKeyDer::from_pem_slice(&key?).map_err(without(KEY, &files.key, "private key"))
 }
 
-fn pair((chain, expires): Chain, key: PrivateKeyDer<'static>, files: &Tls) -> Result<Usable, Unusable> {
+fn pair(
+    (chain, expires): Chain,
+    key: PrivateKeyDer<'static>,
+    files: &TlsSettings,
+) -> Result<Usable, Unusable> {
     let config = server_config(chain, key);
     let config = config.map_err(|error| Unusable::Pair(files.cert.clone(), files.key.clone(), error))?;
     Ok(Usable { config: Arc::new(config), expires })

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::certificate;
-use crate::config::Settings;
+use crate::config::ServerSettings;
 
 /// Writes every mistake on a line of its own, or that there is none, behind what has no effect.
 /// Whether the file is right.
@@ -13,7 +13,7 @@ use crate::config::Settings;
 /// # Errors
 /// When `out` cannot be written.
 pub(crate) fn run(file: &Path, out: &mut impl Write) -> io::Result<bool> {
-    match Settings::load(Some(file), [], None, certificate::faults) {
+    match ServerSettings::load(Some(file), [], None, certificate::faults) {
         Ok(settings) => {
             settings.warnings.iter().try_for_each(|warning| writeln!(out, "warning: {warning}"))?;
             writeln!(out, "{}: ok", file.display()).map(|()| true)

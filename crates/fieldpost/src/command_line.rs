@@ -22,7 +22,7 @@ use cli::RemoteCommand;
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: ProgramCommand,
     /// How log lines look; they go to stderr.
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     pub log_format: LogFormat,
@@ -30,7 +30,7 @@ pub(crate) struct Cli {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ProgramCommand {
     /// Run the server until SIGTERM or SIGINT, then drain and exit.
     Serve(Serve),
     /// Watch the main job for half a minute on this machine: locks, receivers, a SIGKILL in the
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Say what is wrong with a config file, with line and key; exit 2 if anything is.
     CheckConfig(CheckConfig),
     /// Copy everything that is durable, from a running server or a stopped one's data directory.
-    Backup(backup::Backup),
+    Backup(backup::BackupFlags),
     /// Look at every checksum and reference of a data directory or a backup, and change nothing.
     Check(check::Check),
     /// Make a data directory of a backup.
@@ -145,7 +145,7 @@ mod tests {
         let cli = parse("fieldpost serve --config a.toml --data-dir d --ready-file r --log-format json");
         let cli = cli.expect("a right line");
         assert_eq!(cli.log_format, LogFormat::Json);
-        let Command::Serve(serve) = cli.command else { panic!("serve, not {:?}", cli.command) };
+        let ProgramCommand::Serve(serve) = cli.command else { panic!("serve, not {:?}", cli.command) };
         assert_eq!(serve.config, Some("a.toml".into()));
         assert_eq!(serve.data_dir, Some("d".into()));
         assert_eq!(serve.ready_file, Some("r".into()));
@@ -156,7 +156,7 @@ mod tests {
         let cli = parse("fieldpost serve").expect("a right line");
         assert!(matches!(
             cli.command,
-            Command::Serve(Serve { config: None, data_dir: None, ready_file: None })
+            ProgramCommand::Serve(Serve { config: None, data_dir: None, ready_file: None })
         ));
         assert_eq!(cli.log_format, LogFormat::Text);
     }

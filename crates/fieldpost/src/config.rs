@@ -44,8 +44,8 @@ use engine::{CampaignSettings, CommandSettings, OperationSettings};
 use gateway::amqp::{AmqpQueueName, AmqpUrl};
 use gateway::decode::kinds::KindForms;
 
-pub(crate) use auth::Auth;
-pub(crate) use http::Http;
+pub(crate) use auth::AuthSettings;
+pub(crate) use http::HttpSettings;
 pub(crate) use in_force::InForce;
 pub(crate) use mistake::ConfigErrors;
 pub(crate) use relay::RelaySettings;
@@ -53,11 +53,12 @@ pub(crate) use storages::{StorageEntry, StorageEntryKind};
 
 use layers::Layers;
 use listeners::{connections_max, grpc_listen, lmstfy_listen, mqtt_listen};
-use names::{Items, LabelKey};
+use names::{LabelKey, NameList};
 use notices::NoticesOfMachine;
-use reader::Reader;
+use reader::SettingsReader;
 use shape::{
-    AmqpUrlOrOff, Bytes, Directory, FileOrNone, NodeName, Prefetch, Queue, Span, Switch, Whole, Word,
+    AmqpQueueShape, AmqpUrlOrOff, Bytes, DirectoryShape, DurationRange, FileOrNone, NodeName, Prefetch,
+    Switch, Whole, Word,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -66,35 +67,35 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 /// How long history may be kept.
-const KEPT_FOR: Span = Span(DAY, Duration::from_secs(3_650 * 86_400));
+const KEPT_FOR: DurationRange = DurationRange(DAY, Duration::from_secs(3_650 * 86_400));
 
 /// Everything a server is told about itself.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Settings {
+pub(crate) struct ServerSettings {
     /// Where everything is kept.
     pub data_dir: PathBuf,
     /// Who is let in.
-    pub auth: Auth,
+    pub auth: AuthSettings,
     /// The server's certificate, if it speaks TLS.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsSettings>,
     /// The REST API.
-    pub http: Http,
+    pub http: HttpSettings,
     /// Jobs and reports over gRPC.
-    pub grpc: Grpc,
+    pub grpc: GrpcSettings,
     /// The way in over MQTT.
-    pub mqtt: Mqtt,
+    pub mqtt: MqttSettings,
     /// lmstfy's API.
-    pub lmstfy: Lmstfy,
+    pub lmstfy: LmstfySettings,
     /// The way in over AMQP.
-    pub amqp: Amqp,
+    pub amqp: AmqpSettings,
     /// The outbox relay inside the server.
     pub relay: RelaySettings,
     /// What holds for every device that does not say otherwise.
-    pub devices: Devices,
+    pub devices: DevicesSettings,
     /// The labels that the segments of a place are: `[fleet] place`.
     pub place: Vec<String>,
     /// How clients are told.
-    pub notify: Notify,
+    pub notify: NotifySettings,
     /// How commands go out: `[commands]`, and what `[kinds.NAME]` says of them.
     pub commands: CommandSettings,
     /// The topics and messages that kinds have of their own.
@@ -108,11 +109,11 @@ pub(crate) struct Settings {
     /// `[notices]`, of the machine.
     pub notices_of_machine: NoticesOfMachine,
     /// For how long things are kept.
-    pub history: History,
+    pub history: HistorySettings,
     /// What is kept of refused reports.
-    pub quarantine: Quarantine,
+    pub quarantine: QuarantineSettings,
     /// `[jobs]`
-    pub jobs: Jobs,
+    pub jobs: JobsSettings,
     /// `[node] name`; `None` is the lineage of the data.
     pub node_name: Option<Box<str>>,
     /// `[streams] memory`, in bytes.
@@ -133,7 +134,7 @@ pub(crate) struct Settings {
 
 /// `[tls]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tls {
+pub(crate) struct TlsSettings {
     /// The certificate, with those that lead from it to an authority behind it; PEM.
     pub cert: PathBuf,
     /// Its private key; PEM.
@@ -153,7 +154,7 @@ pub(crate) struct Fault {
 
 /// `[grpc]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Grpc {
+pub(crate) struct GrpcSettings {
     /// Where it listens; `None` when it is off.
     pub listen: Option<SocketAddr>,
     /// Connections at a time.
@@ -162,7 +163,7 @@ pub(crate) struct Grpc {
 
 /// `[mqtt]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mqtt {
+pub(crate) struct MqttSettings {
     /// Where it listens; `None` when this way in is off.
     pub listen: Option<SocketAddr>,
     /// Connections at a time.
@@ -175,7 +176,7 @@ pub(crate) struct Mqtt {
 
 /// `[lmstfy]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lmstfy {
+pub(crate) struct LmstfySettings {
     /// Where its API listens; `None` when it is off.
     pub listen: Option<SocketAddr>,
     /// Where its admin API listens; `None` when it is off.
@@ -184,7 +185,7 @@ pub(crate) struct Lmstfy {
 
 /// `[amqp]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Amqp {
+pub(crate) struct AmqpSettings {
     /// The RabbitMQ server; `None` when this way in is off.
     pub url: Option<AmqpUrl>,
     /// The queue that is consumed.
@@ -195,14 +196,14 @@ pub(crate) struct Amqp {
 
 /// `[devices]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Devices {
+pub(crate) struct DevicesSettings {
     /// Longest id that may be registered, in characters; never over
     /// `base::limits::DEVICE_ID_CHARS_MAX`.
     pub id_max_len: usize,
     /// The characters of ids that may be registered.
     pub id_chars: DeviceIdAlphabet,
     /// What a report of an unknown device does.
-    pub unknown: UnknownDevice,
+    pub unknown: UnknownDeviceChoice,
     /// How often a device gives a sign of life.
     pub report_interval: Duration,
     /// How much longer it may be silent before it is lost.
@@ -213,7 +214,7 @@ pub(crate) struct Devices {
 
 /// What a report of an unknown device does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnknownDevice {
+pub(crate) enum UnknownDeviceChoice {
     /// It is refused.
     Reject,
     /// It makes the device.
@@ -222,7 +223,7 @@ pub(crate) enum UnknownDevice {
 
 /// `[notify]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Notify {
+pub(crate) struct NotifySettings {
     /// The delay after the first failed attempt; later ones grow with the logarithm of their
     /// number.
     pub retry_base: Duration,
@@ -242,7 +243,7 @@ pub(crate) struct Notify {
 
 /// `[history]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct History {
+pub(crate) struct HistorySettings {
     /// How long readings are kept.
     pub readings: Duration,
     /// How long events, and the counts of everything, are kept.
@@ -253,14 +254,14 @@ pub(crate) struct History {
 
 /// `[jobs]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Jobs {
+pub(crate) struct JobsSettings {
     /// Most jobs of a partition that are in memory.
     pub resident_max: usize,
 }
 
 /// `[quarantine]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Quarantine {
+pub(crate) struct QuarantineSettings {
     /// How much the refused reports of all devices may take together; the oldest go first.
     pub bytes_max: u64,
     /// How long a refused report is kept.
@@ -276,7 +277,7 @@ pub(crate) enum Durability {
     Interval(Duration),
 }
 
-impl Settings {
+impl ServerSettings {
     /// Reads all layers: the defaults, `file`, the variables that begin with `FIELDPOST_`,
     /// `--data-dir`.
     ///
@@ -289,7 +290,7 @@ impl Settings {
         file: Option<&Path>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         data_dir_flag: Option<&Path>,
-        faults_of: impl Fn(&Tls) -> Vec<Fault>,
+        faults_of: impl Fn(&TlsSettings) -> Vec<Fault>,
     ) -> Result<Self, ConfigErrors> {
         Self::load_shown(file, variables, data_dir_flag, faults_of).map(|(settings, _)| settings)
     }
@@ -297,12 +298,12 @@ impl Settings {
     /// The same, with the settings in force as they may be shown.
     ///
     /// # Errors
-    /// See [`Settings::load`].
+    /// See [`ServerSettings::load`].
     pub(crate) fn load_shown(
         file: Option<&Path>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         data_dir_flag: Option<&Path>,
-        faults_of: impl Fn(&Tls) -> Vec<Fault>,
+        faults_of: impl Fn(&TlsSettings) -> Vec<Fault>,
     ) -> Result<(Self, InForce), ConfigErrors> {
         let mut layers = Layers::of_defaults();
         if let Some(path) = file {
@@ -322,36 +323,36 @@ impl Settings {
     }
 
     /// What the layers say, and their mistakes so far. Files that they name are not looked at.
-    fn read(layers: Layers) -> (Self, Reader) {
-        let mut from = Reader::new(layers);
+    fn read(layers: Layers) -> (Self, SettingsReader) {
+        let mut from = SettingsReader::new(layers);
         let commands = commands::read(&mut from);
         let kinds = kinds::read(&mut from, commands.pace);
         let auth = auth::read(&mut from);
         let (http, warnings) = http::read(&mut from, !auth.tokens.is_empty());
         let settings = Self {
-            data_dir: from.read("data_dir", &Directory).value,
+            data_dir: from.read("data_dir", &DirectoryShape).value,
             campaigns: campaigns::read(&mut from, &auth.tokens),
             auth,
             tls: tls(&mut from),
             http,
-            grpc: Grpc {
+            grpc: GrpcSettings {
                 listen: grpc_listen(&mut from),
                 connections_max: connections_max(&mut from, "grpc.connections_max"),
             },
-            mqtt: Mqtt {
+            mqtt: MqttSettings {
                 listen: mqtt_listen(&mut from),
                 connections_max: connections_max(&mut from, "mqtt.connections_max"),
                 connections_per_login_max: connections_max(&mut from, "mqtt.connections_per_login_max"),
                 mirror: from.read("mqtt.mirror", &Switch).value,
             },
-            lmstfy: Lmstfy {
+            lmstfy: LmstfySettings {
                 listen: lmstfy_listen(&mut from, "lmstfy.listen"),
                 admin_listen: lmstfy_listen(&mut from, "lmstfy.admin_listen"),
             },
             amqp: amqp(&mut from),
             relay: relay::read(&mut from),
             devices: devices(&mut from),
-            place: from.read("fleet.place", &Items(LabelKey)).value,
+            place: from.read("fleet.place", &NameList(LabelKey)).value,
             notify: notify(&mut from),
             commands: CommandSettings { by_kind: kinds.paces, ..commands },
             kinds: Arc::new(kinds.forms),
@@ -374,7 +375,7 @@ impl Settings {
         (settings, from)
     }
 
-    fn listeners_are_apart(&self, from: &mut Reader) {
+    fn listeners_are_apart(&self, from: &mut SettingsReader) {
         let listeners = [
             ("http.listen", Some(self.http.listen)),
             ("grpc.listen", self.grpc.listen),
@@ -393,10 +394,10 @@ impl Settings {
     }
 }
 
-fn tls(from: &mut Reader) -> Option<Tls> {
+fn tls(from: &mut SettingsReader) -> Option<TlsSettings> {
     let (cert, key) = (from.read("tls.cert", &FileOrNone), from.read("tls.key", &FileOrNone));
     let alone = match (cert.value, key.value) {
-        (Some(cert), Some(key)) => return Some(Tls { cert, key }),
+        (Some(cert), Some(key)) => return Some(TlsSettings { cert, key }),
         (None, None) => return None,
         (Some(_), None) => ("tls.cert", cert.origin),
         (None, Some(_)) => ("tls.key", key.origin),
@@ -406,71 +407,72 @@ fn tls(from: &mut Reader) -> Option<Tls> {
     None
 }
 
-fn amqp(from: &mut Reader) -> Amqp {
-    Amqp {
+fn amqp(from: &mut SettingsReader) -> AmqpSettings {
+    AmqpSettings {
         url: from.read("amqp.url", &AmqpUrlOrOff).value,
-        queue: from.read("amqp.queue", &Queue).value,
+        queue: from.read("amqp.queue", &AmqpQueueShape).value,
         prefetch: from.read("amqp.prefetch", &Prefetch).value,
     }
 }
 
-fn devices(from: &mut Reader) -> Devices {
+fn devices(from: &mut SettingsReader) -> DevicesSettings {
     let id_max_len = Whole { least: 1, most: base::limits::DEVICE_ID_CHARS_MAX as u64 };
     let id_chars = Word(&[("alnum", DeviceIdAlphabet::Alnum), ("extended", DeviceIdAlphabet::Extended)]);
-    let unknown = Word(&[("reject", UnknownDevice::Reject), ("register", UnknownDevice::Register)]);
+    let unknown =
+        Word(&[("reject", UnknownDeviceChoice::Reject), ("register", UnknownDeviceChoice::Register)]);
     let interval_min = Duration::from_millis(base::limits::REPORT_INTERVAL_MS_MIN);
-    Devices {
+    DevicesSettings {
         id_max_len: from.read("devices.id_max_len", &id_max_len).value as usize,
         id_chars: from.read("devices.id_chars", &id_chars).value,
         unknown: from.read("devices.unknown", &unknown).value,
-        report_interval: from.read("devices.report_interval", &Span(interval_min, 366 * DAY)).value,
-        loss_grace: from.read("devices.loss_grace", &Span(Duration::ZERO, 30 * DAY)).value,
-        restart_grace: from.read("devices.restart_grace", &Span(Duration::ZERO, DAY)).value,
+        report_interval: from.read("devices.report_interval", &DurationRange(interval_min, 366 * DAY)).value,
+        loss_grace: from.read("devices.loss_grace", &DurationRange(Duration::ZERO, 30 * DAY)).value,
+        restart_grace: from.read("devices.restart_grace", &DurationRange(Duration::ZERO, DAY)).value,
     }
 }
 
-fn notify(from: &mut Reader) -> Notify {
+fn notify(from: &mut SettingsReader) -> NotifySettings {
     let attempts = Whole { least: 1, most: 1_000 };
     let in_flight = Whole { least: 1, most: 10_000 };
-    Notify {
-        retry_base: from.read("notify.retry_base", &Span(MS, DAY)).value,
-        retry_max: from.read("notify.retry_max", &Span(MS, 30 * DAY)).value,
-        stale_probe: from.read("notify.stale_probe", &Span(SECOND, 30 * DAY)).value,
+    NotifySettings {
+        retry_base: from.read("notify.retry_base", &DurationRange(MS, DAY)).value,
+        retry_max: from.read("notify.retry_max", &DurationRange(MS, 30 * DAY)).value,
+        stale_probe: from.read("notify.stale_probe", &DurationRange(SECOND, 30 * DAY)).value,
         max_attempts: from.read("notify.max_attempts", &attempts).value as u32,
-        timeout: from.read("notify.timeout", &Span(MS, 10 * MINUTE)).value,
+        timeout: from.read("notify.timeout", &DurationRange(MS, 10 * MINUTE)).value,
         per_client_in_flight: from.read("notify.per_client_in_flight", &in_flight).value as usize,
         allow_private: from.read("notify.allow_private", &Switch).value,
     }
 }
 
-fn history(from: &mut Reader) -> History {
-    History {
+fn history(from: &mut SettingsReader) -> HistorySettings {
+    HistorySettings {
         readings: from.read("history.readings", &KEPT_FOR).value,
         events: from.read("history.events", &KEPT_FOR).value,
         deliveries: from.read("history.deliveries", &KEPT_FOR).value,
     }
 }
 
-fn quarantine(from: &mut Reader) -> Quarantine {
-    Quarantine {
+fn quarantine(from: &mut SettingsReader) -> QuarantineSettings {
+    QuarantineSettings {
         bytes_max: from.read("quarantine.max_bytes", &Bytes(64_000, 1_000_000_000_000)).value,
-        age_max: from.read("quarantine.max_age", &Span(MINUTE, KEPT_FOR.1)).value,
+        age_max: from.read("quarantine.max_age", &DurationRange(MINUTE, KEPT_FOR.1)).value,
     }
 }
 
-fn jobs(from: &mut Reader) -> Jobs {
+fn jobs(from: &mut SettingsReader) -> JobsSettings {
     let resident = Whole { least: 1 << 10, most: 1 << 24 };
-    Jobs { resident_max: from.read("jobs.resident_max", &resident).value as usize }
+    JobsSettings { resident_max: from.read("jobs.resident_max", &resident).value as usize }
 }
 
-fn memory_bytes(from: &mut Reader, key: &'static str) -> usize {
+fn memory_bytes(from: &mut SettingsReader, key: &'static str) -> usize {
     let bytes = from.read(key, &Bytes(1_000_000, 1_000_000_000_000)).value;
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// The interval is checked also where it is not used.
-fn durability(from: &mut Reader) -> Durability {
-    let interval = from.read("durability.sync_interval", &Span(MS, MINUTE)).value;
+fn durability(from: &mut SettingsReader) -> Durability {
+    let interval = from.read("durability.sync_interval", &DurationRange(MS, MINUTE)).value;
     let sync = Word(&[("always", Durability::Always), ("interval", Durability::Interval(Duration::ZERO))]);
     match from.read("durability.sync", &sync).value {
         Durability::Always => Durability::Always,

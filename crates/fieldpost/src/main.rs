@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use command_line::{Cli, Command, LogFormat, backup, check, completions, relay, restore, spool};
-use config::Settings;
+use command_line::{Cli, LogFormat, ProgramCommand, backup, check, completions, relay, restore, spool};
+use config::ServerSettings;
 
 /// A burst's memory goes back to the system when the burst is over. With the C library's allocator
 /// it stays: after a million first reports 940 MiB in place of 340.
@@ -31,10 +31,10 @@ const EXIT_WRONG: u8 = 2;
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&error));
     match cli.command {
-        Command::Serve(flags) => {
+        ProgramCommand::Serve(flags) => {
             start_logging(cli.log_format);
             allocator_settings::re_exec_with(&allocator_settings::for_server());
-            let settings = Settings::load_shown(
+            let settings = ServerSettings::load_shown(
                 flags.config.as_deref(),
                 std::env::vars_os(),
                 flags.data_dir.as_deref(),
@@ -48,27 +48,27 @@ fn main() -> ExitCode {
                 }
             }
         }
-        Command::Demo(flags) => run(demo::run(flags.keep)),
-        Command::Simulate(flags) => run(simulate::run(*flags)),
-        Command::CheckConfig(flags) => match check_config::run(&flags.file, &mut stdout()) {
+        ProgramCommand::Demo(flags) => run(demo::run(flags.keep)),
+        ProgramCommand::Simulate(flags) => run(simulate::run(*flags)),
+        ProgramCommand::CheckConfig(flags) => match check_config::run(&flags.file, &mut stdout()) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_WRONG),
             Err(error) => unwritable(&error),
         },
-        Command::Backup(flags) => to_stdout(cli.log_format, |out| backup::run(&flags, out)),
-        Command::Check(flags) => to_stdout(cli.log_format, |out| check::run(&flags, out)),
-        Command::Restore(flags) => to_stdout(cli.log_format, |out| restore::run(&flags, out)),
-        Command::Spool(flags) => {
+        ProgramCommand::Backup(flags) => to_stdout(cli.log_format, |out| backup::run(&flags, out)),
+        ProgramCommand::Check(flags) => to_stdout(cli.log_format, |out| check::run(&flags, out)),
+        ProgramCommand::Restore(flags) => to_stdout(cli.log_format, |out| restore::run(&flags, out)),
+        ProgramCommand::Spool(flags) => {
             start_logging(cli.log_format);
             spool::run(*flags)
         }
-        Command::Relay(flags) => {
+        ProgramCommand::Relay(flags) => {
             start_logging(cli.log_format);
             relay::run(*flags)
         }
-        Command::Completions(flags) => print(|out| completions::complete(&flags, out)),
-        Command::Man(flags) => print(|out| completions::manual(&flags, out)),
-        Command::Remote(command) => cli::run(&command),
+        ProgramCommand::Completions(flags) => print(|out| completions::complete(&flags, out)),
+        ProgramCommand::Man(flags) => print(|out| completions::manual(&flags, out)),
+        ProgramCommand::Remote(command) => cli::run(&command),
     }
 }
 

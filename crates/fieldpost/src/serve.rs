@@ -45,7 +45,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, info};
 
-use crate::config::{Durability, InForce, Settings, UnknownDevice};
+use crate::config::{Durability, InForce, ServerSettings, UnknownDeviceChoice};
 use crate::program_pages::ProgramPages;
 use edge::EdgeContext;
 use host::ServerProcess;
@@ -56,7 +56,11 @@ use ready_file::Addresses;
 use tls::{Certificate, TlsSource};
 
 /// Runs the server until SIGTERM or SIGINT.
-pub(crate) async fn run(settings: Settings, in_force: InForce, ready_file: Option<PathBuf>) -> ExitCode {
+pub(crate) async fn run(
+    settings: ServerSettings,
+    in_force: InForce,
+    ready_file: Option<PathBuf>,
+) -> ExitCode {
     let stop = watch::Sender::new(false);
     match serve(&settings, in_force, ready_file, &stop).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -70,18 +74,18 @@ pub(crate) async fn run(settings: Settings, in_force: InForce, ready_file: Optio
 /// Why the server did not start, or did not stop well: a sentence for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Ended(String);
+struct ServeFailure(String);
 
-fn because<E: Display>(what: &str) -> impl FnOnce(E) -> Ended {
-    move |error| Ended(format!("{what}: {error}"))
+fn because<E: Display>(what: &str) -> impl FnOnce(E) -> ServeFailure {
+    move |error| ServeFailure(format!("{what}: {error}"))
 }
 
 async fn serve(
-    settings: &Settings,
+    settings: &ServerSettings,
     in_force: InForce,
     ready_file: Option<PathBuf>,
     stop: &watch::Sender<bool>,
-) -> Result<(), Ended> {
+) -> Result<(), ServeFailure> {
     let program_pages = ProgramPages::at_start();
     let mut signals = StopSignals::listen()?;
     let shares = open_files::share(settings);
@@ -99,9 +103,9 @@ async fn serve(
     info!(http = %addresses.http, data_dir = %settings.data_dir.display(), "starting");
     let store = data_dir::open(settings)?;
     let directory_mark = directory_mark::read_or_draw(&settings.data_dir)?;
-    let block_storages = storages::open(&settings.storages, &settings.data_dir).map_err(Ended)?;
+    let block_storages = storages::open(&settings.storages, &settings.data_dir).map_err(ServeFailure)?;
     let clock = tokio::select! {
-        clock = clock::start(store.recorded_now(), &bootstrap.readiness) => Some(clock.map_err(Ended)?),
+        clock = clock::start(store.recorded_now(), &bootstrap.readiness) => Some(clock.map_err(ServeFailure)?),
         () = signals.any() => None,
     };
     if let Some(clock) = clock {
@@ -130,10 +134,10 @@ async fn serve(
         engine.stop().await;
         threads.stop();
         if let Some(ended) = broken {
-            return Err(Ended(format!("a part of the server ended by itself: {ended:?}")));
+            return Err(ServeFailure(format!("a part of the server ended by itself: {ended:?}")));
         }
         if let Some(failure) = engine.failure() {
-            return Err(Ended(format!("the store had failed: {failure}")));
+            return Err(ServeFailure(format!("the store had failed: {failure}")));
         }
         // the next start has nothing to apply again, and sees when any of the log is missing
         store.checkpoint_all().map_err(because("the last checkpoint failed"))?;
@@ -145,7 +149,11 @@ async fn serve(
 }
 
 /// Names every listener that accepts, in the ready file and in the log.
-fn tell_ready(addresses: &Addresses, settings: &Settings, ready_file: Option<&Path>) -> Result<(), Ended> {
+fn tell_ready(
+    addresses: &Addresses,
+    settings: &ServerSettings,
+    ready_file: Option<&Path>,
+) -> Result<(), ServeFailure> {
     if let Some(file) = ready_file {
         ready_file::write(file, addresses)
             .map_err(because(&format!("the ready file {} cannot be written", file.display())))?;
@@ -175,16 +183,17 @@ struct Bootstrap {
 
 impl Bootstrap {
     fn open(
-        settings: &Settings,
+        settings: &ServerSettings,
         in_force: InForce,
         http: TcpListener,
         (shares, stop): (OpenFileShares, &watch::Sender<bool>),
         tasks: &mut JoinSet<()>,
-    ) -> Result<Self, Ended> {
+    ) -> Result<Self, ServeFailure> {
         access::tell(settings);
         let hangups = signal(SignalKind::hangup()).map_err(because("signals cannot be listened for"))?;
         let certificate = settings.tls.as_ref().map(Certificate::load).transpose();
-        let certificate = certificate.map_err(|unusable| Ended(format!("{}: {unusable}", unusable.key())))?;
+        let certificate =
+            certificate.map_err(|unusable| ServeFailure(format!("{}: {unusable}", unusable.key())))?;
         let tls = certificate.as_ref().map(Certificate::source);
         let expires = certificate.as_ref().map(Certificate::expires);
         let (readiness, mut metrics) = (Arc::new(Readiness::default()), Registry::default());
@@ -213,13 +222,13 @@ impl Bootstrap {
 }
 
 async fn open_edges(
-    settings: &Settings,
+    settings: &ServerSettings,
     bootstrap: Bootstrap,
     (engine, store): (&Engine, &Arc<EmbeddedStore>),
     addresses: &mut Addresses,
     edges: &mut JoinSet<()>,
     stop: &watch::Sender<bool>,
-) -> Result<(), Ended> {
+) -> Result<(), ServeFailure> {
     let Bootstrap { readiness, tls, expires, shares, web, answers, memory, mut metrics, mut host } =
         bootstrap;
     tell_of_machine(settings, engine, expires, edges, stop);
@@ -283,7 +292,7 @@ fn run_by_themselves(engine: &Engine, edges: &mut JoinSet<()>, stop: &watch::Sen
 
 /// Starts what tells operators of the certificate and of the disk, and streams of the latter.
 fn tell_of_machine(
-    settings: &Settings,
+    settings: &ServerSettings,
     engine: &Engine,
     expires: Option<watch::Receiver<Timestamp>>,
     edges: &mut JoinSet<()>,
@@ -304,17 +313,17 @@ fn tell_of_machine(
 }
 
 fn engine_settings(
-    settings: &Settings,
+    settings: &ServerSettings,
     block_storages: BlockStorages,
     directory_mark: u64,
-) -> engine::Settings {
+) -> engine::EngineSettings {
     let (devices, notify) = (&settings.devices, &settings.notify);
     let kinds = Arc::clone(&settings.kinds);
-    engine::Settings {
+    engine::EngineSettings {
         device_ids: DeviceIdForm { chars_max: devices.id_max_len, alphabet: devices.id_chars },
         unknown: match devices.unknown {
-            UnknownDevice::Reject => engine::settings::UnknownDevice::Reject,
-            UnknownDevice::Register => engine::settings::UnknownDevice::Register,
+            UnknownDeviceChoice::Reject => engine::settings::UnknownDevice::Reject,
+            UnknownDeviceChoice::Register => engine::settings::UnknownDevice::Register,
         },
         report_interval: devices.report_interval,
         loss_grace: devices.loss_grace,
@@ -328,7 +337,7 @@ fn engine_settings(
         attempt_timeout: notify.timeout,
         stale_probe: notify.stale_probe,
         notices: settings.notices,
-        keep: engine::settings::Keep {
+        keep: engine::settings::RetentionLimits {
             readings: settings.history.readings,
             events: settings.history.events,
             deliveries: settings.history.deliveries,
@@ -350,7 +359,7 @@ fn engine_settings(
     }
 }
 
-fn notify_settings(settings: &Settings, shares: &OpenFileShares) -> notify::WebhookSettings {
+fn notify_settings(settings: &ServerSettings, shares: &OpenFileShares) -> notify::WebhookSettings {
     notify::WebhookSettings {
         timeout: settings.notify.timeout,
         per_client_in_flight: settings.notify.per_client_in_flight,
@@ -360,18 +369,18 @@ fn notify_settings(settings: &Settings, shares: &OpenFileShares) -> notify::Webh
     }
 }
 
-fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, Ended> {
+fn bind(key: &str, address: SocketAddr) -> Result<TcpListener, ServeFailure> {
     net::listen::bind(address).map_err(|error| no_listener(key, address, &error))
 }
 
-fn no_listener(key: &str, address: SocketAddr, error: &io::Error) -> Ended {
+fn no_listener(key: &str, address: SocketAddr, error: &io::Error) -> ServeFailure {
     let advice = match error.kind() {
         io::ErrorKind::AddrInUse => "another program listens there: stop it, or choose another port",
         io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose another port",
         io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
         _ => "choose another address",
     };
-    Ended(format!("{key}: {address} cannot be listened on: {error}; {advice}"))
+    ServeFailure(format!("{key}: {address} cannot be listened on: {error}; {advice}"))
 }
 
 /// The signals that end the server.
@@ -381,7 +390,7 @@ struct StopSignals {
 }
 
 impl StopSignals {
-    fn listen() -> Result<Self, Ended> {
+    fn listen() -> Result<Self, ServeFailure> {
         let listen = |kind| signal(kind).map_err(because("signals cannot be listened for"));
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }

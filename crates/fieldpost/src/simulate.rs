@@ -22,7 +22,7 @@ use simulator::registration::{ImportTotals, import_devices};
 use account::Account;
 use commands::CommandOrder;
 pub(crate) use flags::Flags;
-use flags::Order;
+use flags::SimulationOrder;
 use run::SimulationRun;
 use screen::ProgressScreen;
 use signals::InterruptSignals;
@@ -36,7 +36,7 @@ const OTHER_FILES: u64 = 64;
 
 /// Why it did not come to an account.
 #[derive(Debug)]
-enum Failure {
+enum SimulateFailure {
     /// The order cannot be carried out on this machine.
     Wrong(String),
     /// The server cannot be reached.
@@ -45,7 +45,7 @@ enum Failure {
     Other(Box<dyn Error + Send + Sync>),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for SimulateFailure {
     fn from(error: io::Error) -> Self {
         Self::Other(error.into())
     }
@@ -55,20 +55,20 @@ impl From<io::Error> for Failure {
 pub(crate) async fn run(flags: Flags) -> ExitCode {
     let played = match flags.settle() {
         Ok(order) => play(&order).await.and_then(|account| Ok(tell(&account, order.json)?)),
-        Err(mistake) => Err(Failure::Wrong(mistake)),
+        Err(mistake) => Err(SimulateFailure::Wrong(mistake)),
     };
     match played {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(Failure::Wrong(mistake)) => {
+        Err(SimulateFailure::Wrong(mistake)) => {
             eprintln!("{mistake}");
             ExitCode::from(EXIT_WRONG)
         }
-        Err(Failure::Unreachable(error)) => {
+        Err(SimulateFailure::Unreachable(error)) => {
             eprintln!("{error}\nIs the server running there? --url and --http say where it is.");
             ExitCode::from(EXIT_UNREACHABLE)
         }
-        Err(Failure::Other(error)) => {
+        Err(SimulateFailure::Other(error)) => {
             eprintln!("the simulation could not be carried out: {error}");
             ExitCode::FAILURE
         }
@@ -96,15 +96,15 @@ fn tell(account: &Account, json: bool) -> io::Result<bool> {
     Ok(faults.is_empty())
 }
 
-async fn play(order: &Order) -> Result<Account, Failure> {
+async fn play(order: &SimulationOrder) -> Result<Account, SimulateFailure> {
     make_room(order.connections + CommandOrder::connections(order))?;
     let mut screen = ProgressScreen::on_stderr();
     let mut signals = InterruptSignals::listen()?;
     let imported = tokio::select! {
         imported = register(order, &mut screen) => imported?,
-        () = signals.next() => return Err(Failure::Other("interrupted while registering".into())),
+        () = signals.next() => return Err(SimulateFailure::Other("interrupted while registering".into())),
     };
-    let mut run = SimulationRun::start(order).await.map_err(Failure::Unreachable)?;
+    let mut run = SimulationRun::start(order).await.map_err(SimulateFailure::Unreachable)?;
     screen.line(&format!(
         "{} devices report to {} over {} connections, seed {}",
         order.devices.count(),
@@ -125,31 +125,37 @@ async fn play(order: &Order) -> Result<Account, Failure> {
 
 /// Each connection takes a file handle; too few are better told now than by thousands that cannot
 /// be opened.
-fn make_room(connections: u32) -> Result<(), Failure> {
+fn make_room(connections: u32) -> Result<(), SimulateFailure> {
     let wanted = u64::from(connections) + OTHER_FILES;
     let allowed = rlimit::increase_nofile_limit(wanted)?;
     if allowed >= wanted {
         return Ok(());
     }
-    Err(Failure::Wrong(format!(
+    Err(SimulateFailure::Wrong(format!(
         "{connections} connections need {wanted} open files, this machine allows {allowed}; \
          allow more (ulimit -n) or share connections (--connections)"
     )))
 }
 
-async fn register(order: &Order, screen: &mut ProgressScreen) -> Result<Option<ImportTotals>, Failure> {
+async fn register(
+    order: &SimulationOrder,
+    screen: &mut ProgressScreen,
+) -> Result<Option<ImportTotals>, SimulateFailure> {
     let Some((address, registration)) = &order.registering else { return Ok(None) };
     let access = order.access.clone();
-    let endpoint = address.reach(access, order.ca.as_deref()).await.map_err(Failure::Unreachable)?;
+    let endpoint = address.reach(access, order.ca.as_deref()).await.map_err(SimulateFailure::Unreachable)?;
     let all = u64::from(order.devices.count());
     let advanced = |done: u32| screen.step("devices registered", done.into(), all);
     let imported = import_devices(&endpoint, &order.devices, registration, advanced).await;
-    let told = |error: io::Error| Failure::Other(format!("{address} registers no devices: {error}").into());
+    let told =
+        |error: io::Error| SimulateFailure::Other(format!("{address} registers no devices: {error}").into());
     let imported = imported.map_err(told)?;
     let ImportTotals { created, updated, rejected, first_rejection } = &imported;
     if *rejected == all {
         let why = first_rejection.as_deref().unwrap_or("no reason was given");
-        return Err(Failure::Other(format!("no device was registered, the first because of {why}").into()));
+        return Err(SimulateFailure::Other(
+            format!("no device was registered, the first because of {why}").into(),
+        ));
     }
     screen.line(&format!("devices: {created} registered, {updated} known before, {rejected} rejected"))?;
     Ok(Some(imported))

@@ -15,7 +15,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, Request};
 use base::{Clock, Lineage, Timestamp, WayIn};
-use engine::{Engine, NewClient, NewDevice, Settings};
+use engine::{Engine, EngineSettings, NewClient, NewDevice};
 use futures_util::stream;
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
@@ -105,7 +105,7 @@ impl FuzzedServer {
     async fn start(partitions: u16) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), partitions));
         let clock = Arc::new(SteppingClock { start: Instant::now(), reads: AtomicI64::new(0) });
-        let settings = Settings { ways_configured: [true, true, false], ..Settings::for_tests() };
+        let settings = EngineSettings { ways_configured: [true, true, false], ..EngineSettings::for_tests() };
         let engine = Engine::start(settings, store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
         for (id, kind) in [(LOCK, "lock"), (METER, "meter")] {

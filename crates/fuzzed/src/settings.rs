@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use crate::binary::config::Settings;
+use crate::binary::config::ServerSettings;
 
 /// How far the text is moved down, in lines.
 const MOVED: usize = 3;
@@ -56,7 +56,7 @@ fn variable(written: &[u8]) -> Option<(OsString, OsString)> {
 
 fn load(path: &Path, text: &[u8], variables: &Variables) -> Result<String, Vec<String>> {
     std::fs::write(path, text).expect("the directory for temporary files can be written");
-    match Settings::load(Some(path), variables.iter().cloned(), None, |_| Vec::new()) {
+    match ServerSettings::load(Some(path), variables.iter().cloned(), None, |_| Vec::new()) {
         Ok(settings) => Ok(format!("{settings:?}")),
         Err(mistakes) => Err(mistakes.to_string().split('\n').map(str::to_owned).collect()),
     }

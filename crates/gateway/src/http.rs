@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use base::{DeviceId, Problem, WayIn};
 use engine::intake::{Received, Slice};
-use engine::{Engine, Intake, Outcome};
+use engine::{Engine, Intake, SliceOutcome};
 use net::body::{WholeBody, is_ndjson};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::metrics::LabelCounter;
@@ -204,7 +204,7 @@ async fn take_one(
         Ok(report) => slice.push(report, received),
         Err(problem) => slice.push_refused(problem, received),
     }
-    let Outcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
+    let SliceOutcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
     if let Some(rejection) = rejected.into_iter().next() {
         shared.refused(sender, device.as_ref(), &rejection.problem, "a single report");
         return Err(RequestRefused::Report(rejection.problem));

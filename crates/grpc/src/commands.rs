@@ -8,7 +8,7 @@ use base::limits::COMMAND_WAIT_MAX;
 use base::{DeviceId, EntityId, Problem};
 use engine::commands::COMMAND_ID_PREFIX;
 use engine::records::OutcomeReceiver;
-use engine::{Engine, Form, TrackedCommand};
+use engine::{AnswerForm, Engine, TrackedCommand};
 use net::shares::{COMMAND_WAITS_SHARE, SenderKey, WaitShares};
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::{Request, Response, Status};
@@ -64,7 +64,7 @@ impl CommandsService {
         let device = device(&request.device_id)?;
         let command = new_command::read(request.command.unwrap_or_default(), &self.engine)?;
         check_receiver(caller, command.notify.as_ref())?;
-        self.engine.commands().send_as(device, command, Form { idempotency, write: keep }).await
+        self.engine.commands().send_as(device, command, AnswerForm { idempotency, write: keep }).await
     }
 
     /// How long a call waits, with its place among those of its sender that wait. Taken before

@@ -11,7 +11,7 @@ use base::Problem;
 use engine::coordination::{ChannelEvent, ChannelListener, ChannelPatterns};
 use engine::queues::QueueName;
 use engine::records::{self, WorkState};
-use engine::{Coordination, Engine, Queues};
+use engine::{Coordination, Engine, QueueCalls};
 use futures_util::{Stream, stream};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use net::shares::SharedPool;
@@ -40,7 +40,7 @@ const PIPELINES_OF_SENDER_MAX: usize = 256;
 /// The calls about coordination.
 pub(crate) struct CoordinationService {
     calls: CoordinationCalls,
-    queues: Queues,
+    queues: QueueCalls,
     shared: Coordination,
     reads: StoreReads,
     pipelines: Arc<SharedPool>,

@@ -8,7 +8,7 @@ use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX};
 use base::{Clock, Problem};
 use compact_str::CompactString;
 use engine::Engine;
-use engine::queues::{FollowedControl, HandOver, QueueName, Queues, Retry, Want};
+use engine::queues::{ConsumeTerms, FollowedControl, HandOver, JobRetry, QueueCalls, QueueName};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::answer_memory::AnswerMemory;
@@ -25,7 +25,7 @@ use crate::{asked, publish, shape, work};
 
 /// The calls about jobs.
 pub(crate) struct JobsService {
-    queues: Queues,
+    queues: QueueCalls,
     clock: Arc<dyn Clock>,
     answers: AnswerMemory,
     stop: StopSignal,
@@ -71,7 +71,7 @@ impl JobsService {
         let names = asked::queues(&request.namespace, &request.queues)?;
         let wait = read_wait(request.wait.as_ref(), Duration::ZERO, CONSUME_WAIT_MAX)?;
         let max = request.max.map_or(1, |max| max as usize);
-        let want = Want { max, ttr: asked::ttr(request.ttr.as_ref())?, wait, process: None };
+        let want = ConsumeTerms { max, ttr: asked::ttr(request.ttr.as_ref())?, wait, process: None };
         // Who waits for jobs holds nothing that others need.
         drop(request);
         give_back();
@@ -176,9 +176,9 @@ impl JobsService {
 }
 
 /// How a job is given back; an empty error is none.
-pub(crate) fn retry(delay: Option<&prost_types::Duration>, error: &str) -> Result<Retry, Problem> {
+pub(crate) fn retry(delay: Option<&prost_types::Duration>, error: &str) -> Result<JobRetry, Problem> {
     let delay = delay.map_or(Ok(Duration::ZERO), |delay| read_span("delay", delay))?;
-    Ok(Retry { delay, error: (!error.is_empty()).then(|| CompactString::new(error)) })
+    Ok(JobRetry { delay, error: (!error.is_empty()).then(|| CompactString::new(error)) })
 }
 
 /// Returns when the workers are told something else; never where there is no queue.

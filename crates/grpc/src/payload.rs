@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::Problem;
 use base::limits::JOB_PAYLOAD_BYTES_MAX;
 use bytes::Bytes;
-use engine::queues::Payload;
+use engine::queues::JobPayload;
 use serde_json::value::RawValue;
 
 /// From here on bytes are shared with the engine and not copied: for fewer a copy is cheaper than
@@ -13,10 +13,10 @@ use serde_json::value::RawValue;
 const SHARED_BYTES_MIN: usize = 4_096;
 
 /// Reads a JSON payload: the text without the blanks between its tokens.
-pub(crate) fn read_json(text: &[u8]) -> Result<Payload, Problem> {
+pub(crate) fn read_json(text: &[u8]) -> Result<JobPayload, Problem> {
     let json: &RawValue = serde_json::from_slice(text)
         .map_err(|error| Problem::unreadable(format!("json is not a JSON value: {error}")))?;
-    Ok(Payload::Json(compact(json.get()).into()))
+    Ok(JobPayload::Json(compact(json.get()).into()))
 }
 
 /// Refuses what is no JSON.
@@ -26,13 +26,13 @@ pub(crate) fn check_json(field: &str, text: &str) -> Result<(), Problem> {
 }
 
 /// Reads a payload of bytes.
-pub(crate) fn read_data(data: &[u8]) -> Result<Payload, Problem> {
+pub(crate) fn read_data(data: &[u8]) -> Result<JobPayload, Problem> {
     // Before it is copied: the engine would say the same, a copy later.
     if data.len() > JOB_PAYLOAD_BYTES_MAX {
         let detail = format!("data must be at most {JOB_PAYLOAD_BYTES_MAX} bytes, not {}", data.len());
         return Err(Problem::not_allowed("payload_too_large", detail));
     }
-    Ok(Payload::Bytes(data.into()))
+    Ok(JobPayload::Bytes(data.into()))
 }
 
 /// JSON text without blanks between tokens; numbers and texts stay as they are written.
@@ -66,14 +66,14 @@ pub(crate) enum WirePayload {
 }
 
 /// The payload as it is sent.
-pub(crate) fn carried(payload: Payload) -> WirePayload {
+pub(crate) fn carried(payload: JobPayload) -> WirePayload {
     match payload {
-        Payload::Json(text) => WirePayload::Json(if text.len() < SHARED_BYTES_MIN {
+        JobPayload::Json(text) => WirePayload::Json(if text.len() < SHARED_BYTES_MIN {
             Bytes::copy_from_slice(text.as_bytes())
         } else {
             Bytes::from_owner(Arc::<[u8]>::from(text))
         }),
-        Payload::Bytes(data) => WirePayload::Data(if data.len() < SHARED_BYTES_MIN {
+        JobPayload::Bytes(data) => WirePayload::Data(if data.len() < SHARED_BYTES_MIN {
             Bytes::copy_from_slice(&data)
         } else {
             Bytes::from_owner(data)
@@ -94,7 +94,7 @@ mod tests {
             ("[\" \\u0020 \", \"ы \"]", "[\" \\u0020 \",\"ы \"]"),
             (" null ", "null"),
         ] {
-            assert_eq!(read_json(text.as_bytes()), Ok(Payload::Json(expect.into())), "{text}");
+            assert_eq!(read_json(text.as_bytes()), Ok(JobPayload::Json(expect.into())), "{text}");
         }
     }
 

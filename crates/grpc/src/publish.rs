@@ -3,7 +3,7 @@
 use base::duration::DURATION_MAX;
 use base::{Problem, Timestamp, hash};
 use compact_str::CompactString;
-use engine::queues::{Due, IdempotencyKey, NewJob, QueueName, Recurs};
+use engine::queues::{DueTime, IdempotencyKey, NewJob, QueueName, RecurrenceTerms};
 use engine::records::AnswerKey;
 use prost::Message;
 
@@ -29,14 +29,14 @@ pub(crate) fn job(place: usize, job: proto::NewJob, wall: Timestamp) -> Result<N
     let payload = payload.map_err(|problem| of_job(place, problem))?;
     let on_conflict = on_conflict(&named("on_conflict"), job.on_conflict)?;
     let due = match &job.due {
-        Some(new_job::Due::Delay(delay)) => Some(Due::After(read_span(&named("delay"), delay)?)),
+        Some(new_job::Due::Delay(delay)) => Some(DueTime::After(read_span(&named("delay"), delay)?)),
         Some(new_job::Due::RunAt(at)) => {
             let at = read_moment(&named("run_at"), at)?;
             if at > wall.after(DURATION_MAX) {
                 let detail = format!("{} is more than ten years away", named("run_at"));
                 return Err(Problem::not_allowed("invalid_time", detail));
             }
-            Some(Due::At(at))
+            Some(DueTime::At(at))
         }
         None => None,
     };
@@ -59,11 +59,11 @@ fn of_job(place: usize, mut problem: Problem) -> Problem {
     problem
 }
 
-fn on_conflict(field: &str, given: i32) -> Result<engine::queues::OnConflict, Problem> {
+fn on_conflict(field: &str, given: i32) -> Result<engine::queues::ConflictPolicy, Problem> {
     match OnConflict::try_from(given) {
-        Ok(OnConflict::Unspecified | OnConflict::Reject) => Ok(engine::queues::OnConflict::Reject),
-        Ok(OnConflict::Replace) => Ok(engine::queues::OnConflict::Replace),
-        Ok(OnConflict::Keep) => Ok(engine::queues::OnConflict::Keep),
+        Ok(OnConflict::Unspecified | OnConflict::Reject) => Ok(engine::queues::ConflictPolicy::Reject),
+        Ok(OnConflict::Replace) => Ok(engine::queues::ConflictPolicy::Replace),
+        Ok(OnConflict::Keep) => Ok(engine::queues::ConflictPolicy::Keep),
         Err(_) => {
             let detail = format!("{field} must be 0 to 3, not {given}");
             Err(Problem::not_allowed("unknown_word", detail))
@@ -71,12 +71,12 @@ fn on_conflict(field: &str, given: i32) -> Result<engine::queues::OnConflict, Pr
     }
 }
 
-fn recurs(place: usize, job: &proto::NewJob) -> Result<Option<Recurs>, Problem> {
+fn recurs(place: usize, job: &proto::NewJob) -> Result<Option<RecurrenceTerms>, Problem> {
     let executions = job.executions;
     match &job.recurs {
         Some(new_job::Recurs::Every(every)) => {
             let interval = read_span(&format!("every of job {}", place + 1), every)?;
-            Ok(Some(Recurs::Every { interval, executions }))
+            Ok(Some(RecurrenceTerms::Every { interval, executions }))
         }
         Some(new_job::Recurs::Cron(cron))
             if cron.expression.len().max(cron.tz.len()) > SCHEDULE_BYTES_MAX =>
@@ -84,7 +84,7 @@ fn recurs(place: usize, job: &proto::NewJob) -> Result<Option<Recurs>, Problem> 
             let detail = format!("cron of job {} may have {SCHEDULE_BYTES_MAX} bytes", place + 1);
             Err(Problem::not_allowed("invalid_schedule", detail))
         }
-        Some(new_job::Recurs::Cron(cron)) => Ok(Some(Recurs::Cron {
+        Some(new_job::Recurs::Cron(cron)) => Ok(Some(RecurrenceTerms::Cron {
             expression: CompactString::new(&cron.expression),
             zone: (!cron.tz.is_empty()).then(|| CompactString::new(&cron.tz)),
             executions,

@@ -13,7 +13,7 @@ use access::{Admitted, RequestedAction};
 use base::limits::{REPORT_BYTES, SLICE_REPORTS_MAX};
 use base::{Problem, WayIn};
 use engine::intake::{NotAccepting, Received, Slice};
-use engine::{Engine, Intake, Outcome, Report};
+use engine::{Engine, Intake, Report, SliceOutcome};
 use futures_util::{Stream, stream};
 use net::memory_budget::{MemoryBudget, MemoryPart, Purpose};
 use prost::Message;
@@ -95,7 +95,7 @@ struct Sending {
     read: ReadReport,
     stop: StopSignal,
     metrics: CallMetrics,
-    sent: BatchesInFlight<SendRequest, Result<Outcome, NotAccepting>>,
+    sent: BatchesInFlight<SendRequest, Result<SliceOutcome, NotAccepting>>,
     /// No more batches are taken; this is how the stream ends.
     over: Option<Result<(), Status>>,
 }
@@ -173,7 +173,7 @@ impl Sending {
         slice
     }
 
-    fn answer(&self, outcome: Outcome) -> SendResponse {
+    fn answer(&self, outcome: SliceOutcome) -> SendResponse {
         self.metrics.reports("accepted", outcome.accepted.into());
         let rejected = outcome.rejected.into_iter().map(|rejection| {
             self.metrics.refusals.of_report(&rejection, self.caller.name(), self.peer);

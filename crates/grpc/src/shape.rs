@@ -1,6 +1,6 @@
 //! Jobs as they are shown.
 
-use engine::queues::{Consumed, JobState, JobView, PublishedJob, Recurs, id_text};
+use engine::queues::{Consumed, JobState, JobView, PublishedJob, RecurrenceTerms, id_text};
 
 use crate::payload::{WirePayload, carried};
 use crate::proto::{self, job, job_view};
@@ -59,10 +59,12 @@ pub(crate) fn view(job: JobView, queue: &str) -> proto::JobView {
     }
 }
 
-fn recurs(recurs: Recurs) -> (Option<job_view::Recurs>, Option<u32>) {
+fn recurs(recurs: RecurrenceTerms) -> (Option<job_view::Recurs>, Option<u32>) {
     match recurs {
-        Recurs::Every { interval, executions } => (Some(job_view::Recurs::Every(span(interval))), executions),
-        Recurs::Cron { expression, zone, executions } => {
+        RecurrenceTerms::Every { interval, executions } => {
+            (Some(job_view::Recurs::Every(span(interval))), executions)
+        }
+        RecurrenceTerms::Cron { expression, zone, executions } => {
             let cron =
                 proto::Cron { expression: expression.into(), tz: zone.map(Into::into).unwrap_or_default() };
             (Some(job_view::Recurs::Cron(cron)), executions)

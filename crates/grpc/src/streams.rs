@@ -37,7 +37,7 @@ const READERS_OF_SENDER_MAX: usize = 64;
 
 /// The calls about streams.
 pub(crate) struct StreamsService {
-    streams: engine::Streams,
+    streams: engine::StreamCalls,
     reads: StoreReads,
     stop: StopSignal,
     readers: Arc<SharedPool>,

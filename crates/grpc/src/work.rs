@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use access::Admitted;
-use engine::queues::{HandOver, Queues};
+use engine::queues::{HandOver, QueueCalls};
 use futures_util::Stream;
 use net::memory_budget::MemoryReservation;
 use net::metrics::Counted;
@@ -56,7 +56,7 @@ pub(crate) struct Answers {
 
 /// Begins a stream.
 pub(crate) fn begin(
-    queues: Queues,
+    queues: QueueCalls,
     caller: Admitted,
     (memory, sender): (AnswerMemory, SenderKey),
     requests: CallMessages<WorkRequest>,

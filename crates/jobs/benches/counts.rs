@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use gungraun::{library_benchmark, library_benchmark_group, main};
-use jobs::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict};
-use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
+use jobs::{ConflictPolicy, Jobs, JobsStep, NewJobHead, NoCalendar, Numbers};
+use records::{AliasKey, Batch, JobId, JobTerms, LeaseHolder, Process, QueueKey, Reservation};
 
 const CROWD: u64 = 10_000;
 const JOBS: u64 = 64;
 const NOW: Timestamp = Timestamp(1_795_219_200_000);
 const QUEUE: QueueKey = QueueKey(7);
-const HOLDER: Holder = Holder::Own(Process(1));
+const HOLDER: LeaseHolder = LeaseHolder::Own(Process(1));
 
 struct Scene {
     jobs: Jobs,
@@ -63,14 +63,14 @@ fn publish(scene: &mut Scene, number: u64, run_at: Timestamp) {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
     let alias = Some(AliasKey(number.into()));
-    let job = NewJob {
+    let job = NewJobHead {
         id: JobId(id),
         queue: QUEUE,
         run_at,
         tries: 10,
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         alias,
-        on_conflict: OnConflict::Replace,
+        on_conflict: ConflictPolicy::Replace,
     };
     let step = &mut JobsStep::new(NOW, &mut scene.calendar, &mut scene.batch, &mut scene.wakes);
     black_box(scene.jobs.publish(job, step));

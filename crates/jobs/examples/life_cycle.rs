@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use base::random::Random;
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict, Progress};
-use records::{AliasKey, Batch, Holder, JobId, Process, QueueKey, Reservation, Terms};
+use jobs::{ConflictPolicy, Jobs, JobsProgress, JobsStep, NewJobHead, NoCalendar, Numbers};
+use records::{AliasKey, Batch, JobId, JobTerms, LeaseHolder, Process, QueueKey, Reservation};
 
 const CROWDS: [u64; 4] = [1_000, 65_536, 1_000_000, 4_000_000];
 const CYCLES: u64 = 1_000_000;
@@ -133,7 +133,7 @@ impl Bench {
     }
 
     fn lease_all(&mut self, queue: QueueKey, held: &mut Vec<Reservation>) {
-        let (holder, ttr) = (Holder::Own(Process(1)), Duration::from_mins(2));
+        let (holder, ttr) = (LeaseHolder::Own(Process(1)), Duration::from_mins(2));
         while let Some(leased) = self.call(|jobs, step| jobs.lease(queue, holder, ttr, step)) {
             held.push(leased.reservation);
         }
@@ -149,7 +149,7 @@ impl Bench {
             let progress = self.call(|jobs, step| jobs.advance(limit, &mut passed, step));
             rounds.note(begun);
             self.forget();
-            if progress == Progress::Done {
+            if progress == JobsProgress::Done {
                 return rounds.median();
             }
         }
@@ -160,14 +160,14 @@ impl Bench {
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.random.next_u64().to_be_bytes());
         id[8..].copy_from_slice(&number.to_be_bytes());
-        let job = NewJob {
+        let job = NewJobHead {
             id: JobId(id),
             queue: QueueKey(number % QUEUES),
             run_at,
             tries: 3,
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             alias,
-            on_conflict: OnConflict::Reject,
+            on_conflict: ConflictPolicy::Reject,
         };
         black_box(self.call(|jobs, step| jobs.publish(job, step)));
     }

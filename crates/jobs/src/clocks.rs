@@ -9,14 +9,14 @@ use records::JobClock;
 
 /// What both clocks show at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub(crate) struct ClockTimes {
     /// The engine clock.
     pub(crate) now: Timestamp,
     /// The wall clock.
     pub(crate) wall: Timestamp,
 }
 
-impl Moment {
+impl ClockTimes {
     /// What one of the clocks shows.
     pub(crate) fn on(self, clock: JobClock) -> Timestamp {
         match clock {
@@ -28,20 +28,20 @@ impl Moment {
 
 /// How far the wall clock is ahead of the engine clock.
 #[derive(Default)]
-pub(crate) struct Clocks {
+pub(crate) struct ClockOffset {
     /// Negative if it is behind.
     wall_ahead_ms: i64,
 }
 
-impl Clocks {
+impl ClockOffset {
     /// When the engine clock shows `now`, the wall clock shows `wall`.
     pub(crate) fn set_wall(&mut self, now: Timestamp, wall: Timestamp) {
         self.wall_ahead_ms = wall.0.saturating_sub(now.0);
     }
 
     /// What both clocks show when the engine clock shows `now`.
-    pub(crate) fn at(&self, now: Timestamp) -> Moment {
-        Moment { now, wall: self.on_wall(now) }
+    pub(crate) fn at(&self, now: Timestamp) -> ClockTimes {
+        ClockTimes { now, wall: self.on_wall(now) }
     }
 
     /// A time of the engine clock on the wall clock.
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn without_a_wall_clock_both_are_the_engine_clock() {
-        let clocks = Clocks::default();
-        assert_eq!(clocks.at(Timestamp(5)), Moment { now: Timestamp(5), wall: Timestamp(5) });
+        let clocks = ClockOffset::default();
+        assert_eq!(clocks.at(Timestamp(5)), ClockTimes { now: Timestamp(5), wall: Timestamp(5) });
         assert_eq!(clocks.on_engine(JobClock::Wall, Timestamp(9)), Timestamp(9));
     }
 
@@ -81,7 +81,7 @@ mod tests {
         // meaning)
         let rows = [(10, 110, 150, 50, 50), (10, 4, 20, 26, 20), (10, 10, 7, 7, 7)];
         for (now, wall, at, on_engine, earliest) in rows {
-            let mut clocks = Clocks::default();
+            let mut clocks = ClockOffset::default();
             clocks.set_wall(Timestamp(now), Timestamp(wall));
             assert_eq!(clocks.at(Timestamp(now)).wall, Timestamp(wall));
             assert_eq!(clocks.on_engine(JobClock::Wall, Timestamp(at)), Timestamp(on_engine));

@@ -2,25 +2,25 @@
 
 use base::Timestamp;
 use records::{
-    AliasKey, GroupKey, Holder, JobClock, JobHead, JobId, JobState, QueueKey, Recurrence, Starts, Successor,
-    Terms,
+    AliasKey, GroupKey, HeadState, JobClock, JobHead, JobId, JobTerms, LeaseHolder, QueueKey, Recurrence,
+    Starts, Successor,
 };
 
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 
-/// What every job needs. Every part reads it, and only the table changes it: no `&mut Entry` leaves
-/// that. Priority queues are linked by way of [`crate::table::Entries`].
-pub(crate) struct Entry {
+/// What every job needs. Every part reads it, and only the table changes it: no `&mut JobEntry`
+/// leaves that. Priority queues are linked by way of [`crate::table::Entries`].
+pub(crate) struct JobEntry {
     pub(crate) id: JobId,
-    pub(crate) queue: Handle<Queue>,
+    pub(crate) queue: Handle<QueueEntry>,
     pub(crate) number: u64,
     pub(crate) run_at: Timestamp,
     pub(crate) visible_at: Timestamp,
     pub(crate) attempt: u32,
     pub(crate) tries: u32,
     /// There while the job is reserved.
-    pub(crate) lease: Option<Handle<Lease>>,
+    pub(crate) lease: Option<Handle<JobLease>>,
     /// There if the job has an alias.
     pub(crate) claim: Option<Handle<Claim>>,
     /// There if more holds of the job than of most.
@@ -30,12 +30,12 @@ pub(crate) struct Entry {
     pub(crate) links: Links,
     /// Its rank in a heap; 0 in a list and in no queue.
     pub(crate) rank: u8,
-    pub(crate) place: Place,
+    pub(crate) place: JobPlace,
 }
 
-const _: () = assert!(size_of::<Option<Entry>>() == 80, "millions of these are resident");
+const _: () = assert!(size_of::<Option<JobEntry>>() == 80, "millions of these are resident");
 
-impl Entry {
+impl JobEntry {
     /// The order of jobs, in a queue and in time.
     pub(crate) fn order(&self) -> (Timestamp, u64) {
         (self.visible_at, self.number)
@@ -58,7 +58,7 @@ impl Entry {
 }
 
 #[cfg(test)]
-impl Entry {
+impl JobEntry {
     /// A job that is due then, in no place and of no queue that is anywhere else.
     pub(crate) fn sample(at: i64, number: u64) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Entry {
             clock: JobClock::Engine,
             links: Links::default(),
             rank: 0,
-            place: Place::Nowhere,
+            place: JobPlace::Nowhere,
         }
     }
 }
@@ -84,15 +84,15 @@ impl Entry {
 /// right one behind it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Links {
-    pub(crate) left: Option<Handle<Entry>>,
-    pub(crate) right: Option<Handle<Entry>>,
+    pub(crate) left: Option<Handle<JobEntry>>,
+    pub(crate) right: Option<Handle<JobEntry>>,
     /// In a heap only.
-    pub(crate) parent: Option<Handle<Entry>>,
+    pub(crate) parent: Option<Handle<JobEntry>>,
 }
 
 /// In which priority queue a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum JobPlace {
     /// In none.
     Nowhere,
     /// Waits for its `visible_at`.
@@ -105,19 +105,19 @@ pub(crate) enum Place {
 
 /// A lease that is out.
 #[derive(Clone, Copy)]
-pub(crate) struct Lease {
+pub(crate) struct JobLease {
     pub(crate) number: u64,
-    pub(crate) holder: Holder,
+    pub(crate) holder: LeaseHolder,
     /// The job's `visible_at` before it was leased; not known any more after a load.
     pub(crate) visible_at_before: Option<Timestamp>,
 }
 
-const _: () = assert!(size_of::<Option<Lease>>() == 40, "as many of these as reserved jobs");
+const _: () = assert!(size_of::<Option<JobLease>>() == 40, "as many of these as reserved jobs");
 
 /// An alias that is held, and who holds it next.
 pub(crate) struct Claim {
     pub(crate) alias: AliasKey,
-    pub(crate) next: Next,
+    pub(crate) next: Succession,
 }
 
 const _: () = assert!(size_of::<Option<Claim>>() == 32, "as many of these as jobs with an alias");
@@ -133,8 +133,8 @@ const _: () = assert!(size_of::<Option<Extra>>() == 40, "as many of these as job
 
 impl Extra {
     /// `None` if nothing of it holds.
-    pub(crate) fn of(terms: &Terms) -> Option<Self> {
-        let Terms { clock: _, expires_at, group, recurrence } = *terms;
+    pub(crate) fn of(terms: &JobTerms) -> Option<Self> {
+        let JobTerms { clock: _, expires_at, group, recurrence } = *terms;
         let plain = expires_at.is_none() && group.is_none() && recurrence.is_none();
         (!plain).then(|| Self { expires_at, group, recurrence: recurrence.map(Box::new) })
     }
@@ -142,7 +142,7 @@ impl Extra {
 
 /// The job that takes over, and from when on it may.
 #[derive(Default)]
-pub(crate) enum Next {
+pub(crate) enum Succession {
     #[default]
     Nobody,
     /// When the job is done, dead or cancelled: its retries come first.
@@ -151,7 +151,7 @@ pub(crate) enum Next {
     AfterRun(Box<Successor>),
 }
 
-impl Next {
+impl Succession {
     pub(crate) fn successor(&self) -> Option<&Successor> {
         match self {
             Self::Nobody => None,
@@ -199,7 +199,7 @@ pub(crate) fn head_of_successor(
         visible_at,
         attempt: 0,
         tries: successor.tries,
-        state: JobState::Waiting,
+        state: HeadState::Waiting,
         alias: Some(alias),
         terms: successor.terms,
         successor: None,

@@ -11,19 +11,19 @@ use base::{Timestamp, hash};
 use hashbrown::HashTable;
 use records::{GroupKey, QueueOrder};
 
-use crate::entry::Entry;
+use crate::entry::JobEntry;
 use crate::parked::horizon::Horizon;
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 use crate::table::{Entries, is_sparse};
 
 /// A group.
 struct Group {
-    queue: Handle<Queue>,
+    queue: Handle<QueueEntry>,
     key: GroupKey,
-    active: Option<Handle<Entry>>,
+    active: Option<Handle<JobEntry>>,
     /// By when they were first due, and by publish number.
-    behind: BTreeMap<(Timestamp, u64), Handle<Entry>>,
+    behind: BTreeMap<(Timestamp, u64), Handle<JobEntry>>,
     /// How far those that are due are resident; `None` if all of them are.
     line: Option<GroupLine>,
 }
@@ -42,9 +42,9 @@ pub(crate) struct GroupLine {
 pub(crate) struct Candidate {
     /// When it was first due, and its publish number.
     pub(crate) order: (Timestamp, u64),
-    pub(crate) job: Handle<Entry>,
+    pub(crate) job: Handle<JobEntry>,
     /// The job that goes first until now.
-    pub(crate) active: Option<Handle<Entry>>,
+    pub(crate) active: Option<Handle<JobEntry>>,
 }
 
 impl Candidate {
@@ -62,12 +62,12 @@ impl Candidate {
 pub(crate) struct Groups(HashTable<Group>);
 
 impl Groups {
-    fn find(&mut self, queue: Handle<Queue>, key: GroupKey) -> Option<&mut Group> {
+    fn find(&mut self, queue: Handle<QueueEntry>, key: GroupKey) -> Option<&mut Group> {
         self.0.find_mut(hash_of(queue, key), |group| group.queue == queue && group.key == key)
     }
 
     /// The group, made if need be: then this is how far it is resident.
-    fn enter(&mut self, queue: Handle<Queue>, key: GroupKey, line: Option<GroupLine>) -> &mut Group {
+    fn enter(&mut self, queue: Handle<QueueEntry>, key: GroupKey, line: Option<GroupLine>) -> &mut Group {
         let place = self.0.entry(
             hash_of(queue, key),
             |group| group.queue == queue && group.key == key,
@@ -76,7 +76,7 @@ impl Groups {
         place.or_insert_with(|| Group { queue, key, active: None, behind: BTreeMap::new(), line }).into_mut()
     }
 
-    pub(crate) fn forget(&mut self, queue: Handle<Queue>, key: GroupKey) {
+    pub(crate) fn forget(&mut self, queue: Handle<QueueEntry>, key: GroupKey) {
         let is_it = |group: &Group| group.queue == queue && group.key == key;
         if let Ok(found) = self.0.find_entry(hash_of(queue, key), is_it) {
             found.remove();
@@ -89,9 +89,9 @@ impl Groups {
     /// A started job of a group goes before all others.
     pub(crate) fn start(
         &mut self,
-        queue: Handle<Queue>,
+        queue: Handle<QueueEntry>,
         key: GroupKey,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         line: Option<GroupLine>,
     ) {
         let before = self.enter(queue, key, line).active.replace(job);
@@ -101,9 +101,9 @@ impl Groups {
     /// A job that is due, and was never started, waits for its turn.
     pub(crate) fn insert_behind(
         &mut self,
-        queue: Handle<Queue>,
+        queue: Handle<QueueEntry>,
         key: GroupKey,
-        (order, job): ((Timestamp, u64), Handle<Entry>),
+        (order, job): ((Timestamp, u64), Handle<JobEntry>),
         line: Option<GroupLine>,
     ) {
         self.enter(queue, key, line).behind.insert(order, job);
@@ -113,7 +113,7 @@ impl Groups {
     /// group that has no jobs any more is forgotten.
     pub(crate) fn candidate(
         &mut self,
-        queue: Handle<Queue>,
+        queue: Handle<QueueEntry>,
         key: GroupKey,
         line: Option<GroupLine>,
     ) -> Option<Candidate> {
@@ -136,14 +136,14 @@ impl Groups {
     }
 
     /// A job of a group is the one that goes first.
-    pub(crate) fn activate(&mut self, queue: Handle<Queue>, key: GroupKey, job: Handle<Entry>) {
+    pub(crate) fn activate(&mut self, queue: Handle<QueueEntry>, key: GroupKey, job: Handle<JobEntry>) {
         if let Some(group) = self.find(queue, key) {
             group.active = Some(job);
         }
     }
 
     /// A job is active no longer. Who comes next is for [`Groups::candidate`] to say.
-    pub(crate) fn leave(&mut self, queue: Handle<Queue>, key: GroupKey, job: Handle<Entry>) {
+    pub(crate) fn leave(&mut self, queue: Handle<QueueEntry>, key: GroupKey, job: Handle<JobEntry>) {
         if let Some(group) = self.find(queue, key)
             && group.active == Some(job)
         {
@@ -152,59 +152,69 @@ impl Groups {
     }
 
     /// A job is behind no longer.
-    pub(crate) fn remove_behind(&mut self, queue: Handle<Queue>, key: GroupKey, order: (Timestamp, u64)) {
+    pub(crate) fn remove_behind(
+        &mut self,
+        queue: Handle<QueueEntry>,
+        key: GroupKey,
+        order: (Timestamp, u64),
+    ) {
         let removed = self.find(queue, key).and_then(|group| group.behind.remove(&order));
         debug_assert!(removed.is_some(), "who is behind is known to its group");
     }
 
-    fn get(&self, queue: Handle<Queue>, key: GroupKey) -> Option<&Group> {
+    fn get(&self, queue: Handle<QueueEntry>, key: GroupKey) -> Option<&Group> {
         self.0.find(hash_of(queue, key), |group| group.queue == queue && group.key == key)
     }
 
     /// How far a group is resident; `None` if nothing is known of it.
-    pub(crate) fn line(&self, queue: Handle<Queue>, key: GroupKey) -> Option<Option<GroupLine>> {
+    pub(crate) fn line(&self, queue: Handle<QueueEntry>, key: GroupKey) -> Option<Option<GroupLine>> {
         self.get(queue, key).map(|group| group.line)
     }
 
-    pub(crate) fn set_line(&mut self, queue: Handle<Queue>, key: GroupKey, line: Option<GroupLine>) {
+    pub(crate) fn set_line(&mut self, queue: Handle<QueueEntry>, key: GroupKey, line: Option<GroupLine>) {
         if let Some(group) = self.find(queue, key) {
             group.line = line;
         }
     }
 
     /// Whether anything is kept of the group.
-    pub(crate) fn is_known(&self, queue: Handle<Queue>, key: GroupKey) -> bool {
+    pub(crate) fn is_known(&self, queue: Handle<QueueEntry>, key: GroupKey) -> bool {
         self.get(queue, key).is_some()
     }
 
     /// Whether a job of the group is known that goes first.
-    pub(crate) fn has_active(&self, queue: Handle<Queue>, key: GroupKey) -> bool {
+    pub(crate) fn has_active(&self, queue: Handle<QueueEntry>, key: GroupKey) -> bool {
         self.get(queue, key).is_some_and(|group| group.active.is_some())
     }
 
     /// Whether a job goes first, and no other that is resident comes behind it.
-    pub(crate) fn is_alone(&self, queue: Handle<Queue>, key: GroupKey, job: Handle<Entry>) -> bool {
+    pub(crate) fn is_alone(&self, queue: Handle<QueueEntry>, key: GroupKey, job: Handle<JobEntry>) -> bool {
         self.get(queue, key).is_some_and(|group| group.active == Some(job) && group.behind.is_empty())
     }
 
     /// Whether no job of the group is due or started, of those that are resident.
-    pub(crate) fn has_nobody(&self, queue: Handle<Queue>, key: GroupKey) -> bool {
+    pub(crate) fn has_nobody(&self, queue: Handle<QueueEntry>, key: GroupKey) -> bool {
         self.get(queue, key).is_none_or(|group| group.active.is_none() && group.behind.is_empty())
     }
 
     /// The head of a group was read: what is parked of the group comes behind.
-    pub(crate) fn insert(&mut self, queue: Handle<Queue>, key: GroupKey, line: GroupLine) {
+    pub(crate) fn insert(&mut self, queue: Handle<QueueEntry>, key: GroupKey, line: GroupLine) {
         self.enter(queue, key, Some(line));
     }
 
     /// Whether fewer than `low` jobs wait in a group for their step.
-    pub(crate) fn is_short(&self, queue: Handle<Queue>, key: GroupKey, low: usize) -> bool {
+    pub(crate) fn is_short(&self, queue: Handle<QueueEntry>, key: GroupKey, low: usize) -> bool {
         self.get(queue, key).is_some_and(|group| group.behind.len() < low)
     }
 
     /// Whether a group has no active job because its first one was not resident when that was last
     /// looked at. The group is resident as far as `line`, or all of it.
-    pub(crate) fn is_headless(&self, queue: Handle<Queue>, key: GroupKey, line: Option<Horizon>) -> bool {
+    pub(crate) fn is_headless(
+        &self,
+        queue: Handle<QueueEntry>,
+        key: GroupKey,
+        line: Option<Horizon>,
+    ) -> bool {
         let Some(group) = self.get(queue, key).filter(|group| group.active.is_none()) else { return false };
         match (line, group.behind.first_key_value()) {
             (Some(line), Some((first, _))) => line.is_before(*first, QueueOrder::Fifo),
@@ -218,7 +228,7 @@ impl Groups {
     }
 }
 
-fn hash_of(queue: Handle<Queue>, key: GroupKey) -> u64 {
+fn hash_of(queue: Handle<QueueEntry>, key: GroupKey) -> u64 {
     hash::derived(queue.number().get().into(), &key.0.to_le_bytes())
 }
 
@@ -230,7 +240,7 @@ mod tests {
 
     const KEY: GroupKey = GroupKey(5);
 
-    fn queue() -> Handle<Queue> {
+    fn queue() -> Handle<QueueEntry> {
         Handle::from_number(NonZeroU32::MIN)
     }
 
@@ -238,7 +248,7 @@ mod tests {
     fn group(times: &[i64]) -> (Groups, Entries) {
         let (mut groups, mut entries) = (Groups::default(), Entries::default());
         for (number, at) in (0..).zip(times) {
-            let job = entries.add(Entry::sample(*at, number));
+            let job = entries.add(JobEntry::sample(*at, number));
             groups.insert_behind(queue(), KEY, (entries[job].order_in_group(), job), None);
         }
         (groups, entries)
@@ -264,7 +274,7 @@ mod tests {
         let (mut groups, mut entries) = group(&[20]);
         let active = activate(&mut groups);
         for (at, goes_first) in [(30, false), (10, true)] {
-            let job = entries.add(Entry::sample(at, 9));
+            let job = entries.add(JobEntry::sample(at, 9));
             groups.insert_behind(queue(), KEY, (entries[job].order_in_group(), job), None);
             let next = groups.candidate(queue(), KEY, None).expect("one is behind");
             assert_eq!(next.goes_first(&entries), goes_first, "due at {at}");

@@ -8,19 +8,19 @@
 
 use records::QueueOrder;
 
-use crate::entry::{Entry, Links};
+use crate::entry::{JobEntry, Links};
 use crate::slab::Handle;
 use crate::table::Entries;
 
 /// A heap over some of the entries.
 #[derive(Default)]
 pub(crate) struct Heap {
-    root: Option<Handle<Entry>>,
+    root: Option<Handle<JobEntry>>,
     len: u32,
 }
 
 impl Heap {
-    pub(crate) fn first(&self) -> Option<Handle<Entry>> {
+    pub(crate) fn first(&self) -> Option<Handle<JobEntry>> {
         self.root
     }
 
@@ -29,7 +29,7 @@ impl Heap {
     }
 
     /// Adds an entry that is in no queue.
-    pub(crate) fn insert(&mut self, entries: &mut Entries, new: Handle<Entry>, order: QueueOrder) {
+    pub(crate) fn insert(&mut self, entries: &mut Entries, new: Handle<JobEntry>, order: QueueOrder) {
         let (links, rank) = entries.links_and_rank_mut(new);
         (*links, *rank) = (Links::default(), 1);
         self.root = Some(match self.root {
@@ -40,7 +40,7 @@ impl Heap {
     }
 
     /// Takes out an entry of this heap.
-    pub(crate) fn remove(&mut self, entries: &mut Entries, gone: Handle<Entry>, order: QueueOrder) {
+    pub(crate) fn remove(&mut self, entries: &mut Entries, gone: Handle<JobEntry>, order: QueueOrder) {
         let (links, rank) = entries.links_and_rank_mut(gone);
         let Links { left, right, parent } = std::mem::take(links);
         *rank = 0;
@@ -78,10 +78,10 @@ impl Heap {
 /// is unset.
 fn merge(
     entries: &mut Entries,
-    one: Handle<Entry>,
-    other: Handle<Entry>,
+    one: Handle<JobEntry>,
+    other: Handle<JobEntry>,
     order: QueueOrder,
-) -> Handle<Entry> {
+) -> Handle<JobEntry> {
     let (root, mut rest) = in_order(entries, one, other, order);
     entries.links_mut(root).parent = None;
     let mut place = root;
@@ -105,10 +105,10 @@ fn merge(
 /// Two entries, the one that goes first before the other.
 pub(crate) fn in_order(
     entries: &Entries,
-    one: Handle<Entry>,
-    other: Handle<Entry>,
+    one: Handle<JobEntry>,
+    other: Handle<JobEntry>,
     order: QueueOrder,
-) -> (Handle<Entry>, Handle<Entry>) {
+) -> (Handle<JobEntry>, Handle<JobEntry>) {
     let is_first = entries[one].order() <= entries[other].order();
     if is_first == (order == QueueOrder::Fifo) { (one, other) } else { (other, one) }
 }
@@ -116,7 +116,7 @@ pub(crate) fn in_order(
 /// Restores the ranks from `node` upwards after one of its children became another. Ranks that
 /// change grow with every step up, so that this ends after at most as many steps as there are
 /// ranks.
-fn rank_upwards(entries: &mut Entries, node: Handle<Entry>) {
+fn rank_upwards(entries: &mut Entries, node: Handle<JobEntry>) {
     let mut next = Some(node);
     while let Some(node) = next {
         next = if rank(entries, node) { entries[node].links.parent } else { None };
@@ -124,9 +124,9 @@ fn rank_upwards(entries: &mut Entries, node: Handle<Entry>) {
 }
 
 /// Puts the higher child on the left and sets the rank; whether it became another.
-fn rank(entries: &mut Entries, node: Handle<Entry>) -> bool {
+fn rank(entries: &mut Entries, node: Handle<JobEntry>) -> bool {
     let Links { left, right, .. } = entries[node].links;
-    let rank_of = |child: Option<Handle<Entry>>| child.map_or(0, |child| entries[child].rank);
+    let rank_of = |child: Option<Handle<JobEntry>>| child.map_or(0, |child| entries[child].rank);
     let (left_rank, right_rank) = (rank_of(left), rank_of(right));
     let rank = left_rank.min(right_rank) + 1;
     let (links, rank_before) = entries.links_and_rank_mut(node);
@@ -140,12 +140,12 @@ fn rank(entries: &mut Entries, node: Handle<Entry>) -> bool {
 impl Heap {
     /// Checks order, ranks, links and the number of nodes.
     pub(crate) fn check(&self, entries: &Entries, order: QueueOrder) {
-        let rank_of = |child: Option<Handle<Entry>>| child.map_or(0, |child| entries[child].rank);
+        let rank_of = |child: Option<Handle<JobEntry>>| child.map_or(0, |child| entries[child].rank);
         let mut count = 0;
         let mut open = Vec::from_iter(self.root);
         while let Some(node) = open.pop() {
             count += 1;
-            let Entry { links, rank, .. } = &entries[node];
+            let JobEntry { links, rank, .. } = &entries[node];
             assert!(rank_of(links.left) >= rank_of(links.right), "the higher child is on the left");
             assert_eq!(*rank, rank_of(links.right) + 1);
             for child in [links.left, links.right].into_iter().flatten() {
@@ -171,7 +171,7 @@ mod tests {
         for order in orders {
             let (mut entries, mut heap) = (Entries::default(), Heap::default());
             for n in 0..10_000_i64 {
-                let new = entries.add(Entry::sample(order(n), n.unsigned_abs()));
+                let new = entries.add(JobEntry::sample(order(n), n.unsigned_abs()));
                 heap.insert(&mut entries, new, Fifo);
             }
             let root = heap.first().expect("there are many");

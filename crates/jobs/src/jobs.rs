@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 use base::Timestamp;
 use records::{AliasKey, JobClock, JobHead, JobId, Process, QueueKey, QueueOrder};
 
-use crate::clocks::Clocks;
-use crate::entry::{Entry, Next};
+use crate::clocks::ClockOffset;
+use crate::entry::{JobEntry, Succession};
 use crate::groups::Groups;
 use crate::jobs::ending::BodyDisposal;
 use crate::parked::ParkedIndex;
@@ -25,10 +25,10 @@ use crate::parked::blocked_lines::BlockedLines;
 use crate::parked::eviction::Eviction;
 use crate::parked::read_queue::ReadQueue;
 use crate::parked::resident_limit::ResidentLimit;
-use crate::queues::{Queue, Queues};
+use crate::queues::{QueueEntry, QueueTable};
 use crate::slab::Handle;
 use crate::step::JobsStep;
-use crate::table::{FoundJob, Table};
+use crate::table::{FoundJob, JobTable};
 use crate::timers::Timers;
 
 /// Most ready jobs that are looked at for the oldest where the first should be that.
@@ -39,9 +39,9 @@ pub struct Jobs {
     process: Process,
     numbers: Numbers,
     keeps_dead_letters: bool,
-    clocks: Clocks,
-    table: Table,
-    queues: Queues,
+    clocks: ClockOffset,
+    table: JobTable,
+    queues: QueueTable,
     timers: Timers,
     groups: Groups,
     parked: ParkedIndex,
@@ -76,7 +76,7 @@ impl Numbers {
 
 /// Where jobs stand, of a queue or of all; successors are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct JobCounts {
     /// Waiting for their time.
     pub scheduled: usize,
     /// Their time has come; also those behind another of their group.
@@ -104,9 +104,9 @@ impl Jobs {
             process,
             numbers,
             keeps_dead_letters: false,
-            clocks: Clocks::default(),
-            table: Table::default(),
-            queues: Queues::default(),
+            clocks: ClockOffset::default(),
+            table: JobTable::default(),
+            queues: QueueTable::default(),
             timers: Timers::default(),
             groups: Groups::default(),
             parked: ParkedIndex::default(),
@@ -144,15 +144,15 @@ impl Jobs {
 
     /// Where the jobs stand.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> JobCounts {
         let (ready, reserved) = (self.queues.due(), self.table.reserved());
-        Counts { scheduled: self.table.len() - ready - reserved, ready, reserved }
+        JobCounts { scheduled: self.table.len() - ready - reserved, ready, reserved }
     }
 
     /// Where the jobs of a queue stand.
     #[must_use]
-    pub fn counts_of(&self, queue: QueueKey) -> Counts {
-        self.queues.get(queue).map(Queue::counts).unwrap_or_default()
+    pub fn counts_of(&self, queue: QueueKey) -> JobCounts {
+        self.queues.get(queue).map(QueueEntry::counts).unwrap_or_default()
     }
 
     /// Since when the oldest ready job of a queue has waited, of those that are resident.
@@ -217,7 +217,7 @@ impl Jobs {
         }
     }
 
-    fn first(&self, queue: &Queue) -> Option<Handle<Entry>> {
+    fn first(&self, queue: &QueueEntry) -> Option<Handle<JobEntry>> {
         queue.line().first(self.table.entries()).filter(|first| !self.is_blocked(*first))
     }
 
@@ -275,7 +275,7 @@ impl Jobs {
             }
             FoundJob::SuccessorOf(job) => {
                 let head = self.head_of_successor(job);
-                self.set_successor(job, Next::Nobody, step.batch);
+                self.set_successor(job, Succession::Nobody, step.batch);
                 self.put(job, step.batch);
                 head
             }
@@ -309,16 +309,16 @@ impl Jobs {
     }
 
     /// A job in its stored form.
-    fn head(&self, job: Handle<Entry>) -> JobHead {
+    fn head(&self, job: Handle<JobEntry>) -> JobHead {
         self.table.head(job, self.queue_key(job))
     }
 
     /// A job's successor as the job it will be.
-    fn head_of_successor(&self, job: Handle<Entry>) -> Option<JobHead> {
+    fn head_of_successor(&self, job: Handle<JobEntry>) -> Option<JobHead> {
         self.table.head_of_successor(job, self.queue_key(job))
     }
 
-    fn queue_key(&self, job: Handle<Entry>) -> QueueKey {
+    fn queue_key(&self, job: Handle<JobEntry>) -> QueueKey {
         self.queues[self.table[job].queue].key()
     }
 }
@@ -339,9 +339,9 @@ mod tests {
     use std::time::Duration;
 
     use base::{PartitionId, Timestamp};
-    use records::{AliasKey, Batch, GroupKey, Holder, JobId, Process, QueueKey, Terms};
+    use records::{AliasKey, Batch, GroupKey, JobId, JobTerms, LeaseHolder, Process, QueueKey};
 
-    use crate::{Jobs, JobsStep, NewJob, NoCalendar, Numbers, OnConflict};
+    use crate::{ConflictPolicy, Jobs, JobsStep, NewJobHead, NoCalendar, Numbers};
 
     /// What tables and slabs may keep for the next jobs, in entries.
     const KEPT_MAX: usize = 1 << 13;
@@ -354,21 +354,21 @@ mod tests {
         for n in 0..50_000_u64 {
             let expires_at = n.is_multiple_of(3).then_some(Timestamp(1));
             let group = n.is_multiple_of(2).then_some(GroupKey(n));
-            let job = NewJob {
+            let job = NewJobHead {
                 id: JobId(u128::from(n).to_be_bytes()),
                 queue: QueueKey(n),
                 run_at: now,
                 tries: 1,
-                terms: Terms { expires_at, group, ..Terms::default() },
+                terms: JobTerms { expires_at, group, ..JobTerms::default() },
                 alias: Some(AliasKey(u128::from(n))),
-                on_conflict: OnConflict::Reject,
+                on_conflict: ConflictPolicy::Reject,
             };
             jobs.publish(job, &mut JobsStep::new(now, &mut calendar, &mut batch, &mut wakes));
         }
         assert_eq!((jobs.queues.len(), wakes.len(), jobs.groups.len()), (50_000, 50_000, 25_000));
         for queue in wakes.split_off(0) {
             let mut step = JobsStep::new(now, &mut calendar, &mut batch, &mut wakes);
-            let leased = jobs.lease(queue, Holder::Outside, Duration::from_secs(1), &mut step);
+            let leased = jobs.lease(queue, LeaseHolder::Outside, Duration::from_secs(1), &mut step);
             let reservation = leased.expect("it was named").reservation;
             jobs.ack(reservation, &mut step).expect("it was just leased");
         }

@@ -3,8 +3,8 @@
 //! A job is available when its `visible_at` has come; delay, retry and lease are all a
 //! `visible_at`. [`Jobs`] decides what becomes of each job and puts every change into the caller's
 //! [`records::Batch`]. It does not know what a job carries, nor where jobs come from. The body is
-//! the caller's: put with `PutJobBody` when [`Published`] says that something was stored, gone with
-//! `DeleteJob`. [`Jobs`] has no clock, and asks that the time it is given never goes back.
+//! the caller's: put with `PutJobBody` when [`PublishOutcome`] says that something was stored, gone
+//! with `DeleteJob`. [`Jobs`] has no clock, and asks that the time it is given never goes back.
 //!
 //! # The life of a job
 //! ```text
@@ -85,8 +85,8 @@
 //!
 //! A **recurring** job keeps id and alias. Each run has a number, its own attempts, and its own
 //! time to expire from when it is due. The next is made when the present one ends, and what was
-//! missed folds into the latest. A run that dies is told ([`Released::Recurs`]) and the schedule
-//! goes on.
+//! missed folds into the latest. A run that dies is told ([`ReleaseOutcome::Recurs`]) and the
+//! schedule goes on.
 //!
 //! **Clocks**: a job on the wall clock ([`Jobs::set_wall`]) is due by that clock as it is when time
 //! moves on. If it goes back, what is ready stays so. Leases, retries and expiry are on the engine
@@ -186,11 +186,11 @@ mod step;
 mod table;
 mod timers;
 
-pub use jobs::advance::{Expired, Lapsed, Passed, Progress};
-pub use jobs::lease::{Acked, Charge, Leased, LoadOutcome, Released, Retry, Stale};
+pub use jobs::advance::{ExpiredJob, JobsProgress, Lapsed, Passed};
+pub use jobs::lease::{AckedJob, Charge, Leased, LoadOutcome, ReleaseOutcome, RetryTerms, Stale};
 pub use jobs::paging::ReadRequest;
-pub use jobs::publish::{NewJob, OnConflict, Published};
-pub use jobs::{Counts, Jobs, Numbers, RescheduleError};
+pub use jobs::publish::{ConflictPolicy, NewJobHead, PublishOutcome};
+pub use jobs::{JobCounts, Jobs, Numbers, RescheduleError};
 pub use parked::horizon::Horizon;
 pub use recurrence::{Calendar, NoCalendar};
 pub use rules::QueueRules;

@@ -16,10 +16,10 @@ pub(crate) mod resident_limit;
 use base::Timestamp;
 use records::{JobClock, JobHead, Parking, QueueOrder};
 
-use crate::clocks::{Clocks, Moment};
+use crate::clocks::{ClockOffset, ClockTimes};
 use crate::parked::horizon::Horizon;
 use crate::parked::queue::{EarliestDue, ParkedQueue};
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 
 /// How many jobs are parked, and how far the clocks are resident. What is known of one queue is
@@ -36,9 +36,9 @@ pub(crate) struct ParkedIndex {
     /// Counts the epochs of all queues.
     epochs: u64,
     /// Up to where time has moved on.
-    advanced_to: Moment,
+    advanced_to: ClockTimes,
     /// Queues whose counts have changed.
-    changed: Vec<Handle<Queue>>,
+    changed: Vec<Handle<QueueEntry>>,
 }
 
 impl Default for ParkedIndex {
@@ -51,7 +51,7 @@ impl Default for ParkedIndex {
             wall: None,
             pulled_in: None,
             epochs: 0,
-            advanced_to: Moment { now: never, wall: never },
+            advanced_to: ClockTimes { now: never, wall: never },
             changed: Vec::new(),
         }
     }
@@ -68,7 +68,7 @@ impl ParkedIndex {
     }
 
     /// The store has so many jobs of a queue. Nothing is known of their places.
-    pub(crate) fn load(&mut self, queue: &mut Queue, scheduled: u64, ready: u64) {
+    pub(crate) fn load(&mut self, queue: &mut QueueEntry, scheduled: u64, ready: u64) {
         let order = queue.order();
         *queue.parked_mut() = Some(Box::new(ParkedQueue::loaded(scheduled, ready, order)));
         self.scheduled += scheduled;
@@ -77,7 +77,12 @@ impl ParkedIndex {
     }
 
     /// A job of a queue is parked from now on.
-    pub(crate) fn add(&mut self, queue: (Handle<Queue>, &mut Queue), head: &JobHead, parking: Parking) {
+    pub(crate) fn add(
+        &mut self,
+        queue: (Handle<QueueEntry>, &mut QueueEntry),
+        head: &JobHead,
+        parking: Parking,
+    ) {
         match parking {
             Parking::Time => self.scheduled += 1,
             Parking::Worker | Parking::Head => {
@@ -93,7 +98,7 @@ impl ParkedIndex {
     }
 
     /// A job of a queue is parked no longer. Where nothing is parked, nothing is behind a horizon.
-    pub(crate) fn remove(&mut self, queue: (Handle<Queue>, &mut Queue), parking: Parking) {
+    pub(crate) fn remove(&mut self, queue: (Handle<QueueEntry>, &mut QueueEntry), parking: Parking) {
         let count = match parking {
             Parking::Time => &mut self.scheduled,
             Parking::Worker | Parking::Head => &mut self.ready,
@@ -110,7 +115,7 @@ impl ParkedIndex {
     /// What is parked of a queue, about to be changed.
     pub(crate) fn change<'a>(
         &mut self,
-        (handle, queue): (Handle<Queue>, &'a mut Queue),
+        (handle, queue): (Handle<QueueEntry>, &'a mut QueueEntry),
     ) -> &'a mut ParkedQueue {
         let parked = queue.parked_mut().get_or_insert_with(|| {
             self.epochs += 1;
@@ -123,12 +128,12 @@ impl ParkedIndex {
     }
 
     /// The queues whose counts have changed since this was last asked.
-    pub(crate) fn take_changed(&mut self) -> Vec<Handle<Queue>> {
+    pub(crate) fn take_changed(&mut self) -> Vec<Handle<QueueEntry>> {
         std::mem::take(&mut self.changed)
     }
 
     /// The counts of a changed queue. Nothing is kept of one that has nothing parked any more.
-    pub(crate) fn take_counts(queue: &mut Queue) -> Option<(u64, u64)> {
+    pub(crate) fn take_counts(queue: &mut QueueEntry) -> Option<(u64, u64)> {
         let parked = queue.parked_mut().as_mut()?;
         parked.set_changed(false);
         let counts = parked.counts();
@@ -139,7 +144,7 @@ impl ParkedIndex {
     }
 
     /// When jobs should be read by their time, on the engine clock.
-    pub(crate) fn next(&self, clocks: &Clocks) -> Option<Timestamp> {
+    pub(crate) fn next(&self, clocks: &ClockOffset) -> Option<Timestamp> {
         let near = |clock| {
             let horizon: Option<Horizon> = self.horizon(clock);
             horizon.map(|horizon| clocks.on_engine(clock, horizon.near_from()))
@@ -150,7 +155,7 @@ impl ParkedIndex {
 
     /// Time has moved on: parked jobs whose time has come are missed from now on until they are
     /// read.
-    pub(crate) fn advance_to(&mut self, time: Moment) {
+    pub(crate) fn advance_to(&mut self, time: ClockTimes) {
         self.advanced_to = time;
     }
 
@@ -160,7 +165,7 @@ impl ParkedIndex {
     }
 
     /// Whether a parked job of this queue may be due and go before this place.
-    pub(crate) fn may_miss_of(&self, queue: &Queue, place: (Timestamp, u64)) -> bool {
+    pub(crate) fn may_miss_of(&self, queue: &QueueEntry, place: (Timestamp, u64)) -> bool {
         let earliest = queue.parked().and_then(ParkedQueue::earliest);
         earliest.is_some_and(|earliest| self.may_miss(earliest, place))
     }
@@ -221,10 +226,10 @@ impl ParkedIndex {
 
 #[cfg(test)]
 mod tests {
-    use records::{AliasKey, JobId, JobState, QueueKey, Terms};
+    use records::{AliasKey, HeadState, JobId, JobTerms, QueueKey};
 
     use super::*;
-    use crate::queues::Queues;
+    use crate::queues::QueueTable;
 
     fn head(visible_at: i64, expires_at: Option<i64>) -> JobHead {
         JobHead {
@@ -235,23 +240,23 @@ mod tests {
             visible_at: Timestamp(visible_at),
             attempt: 0,
             tries: 1,
-            state: JobState::Waiting,
+            state: HeadState::Waiting,
             alias: None::<AliasKey>,
-            terms: Terms { expires_at: expires_at.map(Timestamp), ..Terms::default() },
+            terms: JobTerms { expires_at: expires_at.map(Timestamp), ..JobTerms::default() },
             successor: None,
         }
     }
 
     /// An index with one parked job.
-    fn parked(visible_at: i64, expires_at: Option<i64>, parking: Parking) -> (ParkedIndex, Queues) {
-        let (mut index, mut queues) = (ParkedIndex::default(), Queues::default());
+    fn parked(visible_at: i64, expires_at: Option<i64>, parking: Parking) -> (ParkedIndex, QueueTable) {
+        let (mut index, mut queues) = (ParkedIndex::default(), QueueTable::default());
         let queue = queues.enter(QueueKey(7));
         index.add((queue, &mut queues[queue]), &head(visible_at, expires_at), parking);
         (index, queues)
     }
 
-    fn moment(now: i64) -> Moment {
-        Moment { now: Timestamp(now), wall: Timestamp(now) }
+    fn moment(now: i64) -> ClockTimes {
+        ClockTimes { now: Timestamp(now), wall: Timestamp(now) }
     }
 
     #[test]
@@ -287,7 +292,7 @@ mod tests {
     #[test]
     fn a_parked_job_is_read_a_second_before_its_time_by_either_clock() {
         let (mut index, _) = parked(5_000, None, Parking::Time);
-        let mut clocks = Clocks::default();
+        let mut clocks = ClockOffset::default();
         assert_eq!(index.next(&clocks), None, "no horizon is before it yet");
         index.pull_in(JobClock::Wall, (Timestamp(5_000), 3));
         clocks.set_wall(Timestamp(0), Timestamp(3_000));

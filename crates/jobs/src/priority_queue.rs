@@ -10,7 +10,7 @@
 
 use records::QueueOrder;
 
-use crate::entry::Entry;
+use crate::entry::JobEntry;
 use crate::heap::{Heap, in_order};
 use crate::slab::Handle;
 use crate::sorted_list::SortedList;
@@ -24,7 +24,7 @@ pub(crate) struct PriorityQueue {
 }
 
 impl PriorityQueue {
-    pub(crate) fn first(&self, entries: &Entries, order: QueueOrder) -> Option<Handle<Entry>> {
+    pub(crate) fn first(&self, entries: &Entries, order: QueueOrder) -> Option<Handle<JobEntry>> {
         match self.roots(entries, order) {
             [Some(of_list), Some(of_heap)] => Some(in_order(entries, of_list, of_heap, order).0),
             [one, other] => one.or(other),
@@ -32,7 +32,7 @@ impl PriorityQueue {
     }
 
     /// The first of either part: the first of all is one of them.
-    pub(crate) fn roots(&self, entries: &Entries, order: QueueOrder) -> [Option<Handle<Entry>>; 2] {
+    pub(crate) fn roots(&self, entries: &Entries, order: QueueOrder) -> [Option<Handle<JobEntry>>; 2] {
         [self.list.first(entries, order), self.heap.first()]
     }
 
@@ -45,9 +45,9 @@ impl PriorityQueue {
     pub(crate) fn children(
         &self,
         entries: &Entries,
-        of: Handle<Entry>,
+        of: Handle<JobEntry>,
         order: QueueOrder,
-    ) -> [Option<Handle<Entry>>; 2] {
+    ) -> [Option<Handle<JobEntry>>; 2] {
         if is_in_heap(entries, of) {
             [entries[of].links.left, entries[of].links.right]
         } else {
@@ -56,7 +56,7 @@ impl PriorityQueue {
     }
 
     /// Adds an entry that is in no queue.
-    pub(crate) fn insert(&mut self, entries: &mut Entries, new: Handle<Entry>, order: QueueOrder) {
+    pub(crate) fn insert(&mut self, entries: &mut Entries, new: Handle<JobEntry>, order: QueueOrder) {
         if self.list.try_insert(entries, new) {
             return;
         }
@@ -72,7 +72,7 @@ impl PriorityQueue {
     }
 
     /// Takes out an entry of this queue.
-    pub(crate) fn remove(&mut self, entries: &mut Entries, gone: Handle<Entry>, order: QueueOrder) {
+    pub(crate) fn remove(&mut self, entries: &mut Entries, gone: Handle<JobEntry>, order: QueueOrder) {
         if is_in_heap(entries, gone) {
             self.heap.remove(entries, gone, order);
         } else {
@@ -87,7 +87,7 @@ impl PriorityQueue {
 }
 
 /// Whether an entry of a queue is in its heap, where each has a rank.
-fn is_in_heap(entries: &Entries, job: Handle<Entry>) -> bool {
+fn is_in_heap(entries: &Entries, job: Handle<JobEntry>) -> bool {
     entries[job].rank > 0
 }
 
@@ -143,7 +143,7 @@ mod tests {
                     model.remove(&entries.take(gone).order());
                 } else {
                     let at = if random.below(100) < in_order { number / 3 } else { random.below(400) };
-                    let new = entries.add(Entry::sample(at.cast_signed(), number));
+                    let new = entries.add(JobEntry::sample(at.cast_signed(), number));
                     queue.insert(&mut entries, new, order);
                     model.insert(entries[new].order());
                     there.push(new);
@@ -163,7 +163,7 @@ mod tests {
         let (mut entries, mut queue) = (Entries::default(), PriorityQueue::default());
         for number in 0..1_000_u64 {
             let waits = if number % 10 == 0 { 1_000_000 } else { 0 };
-            let new = entries.add(Entry::sample(number.cast_signed() + waits, number));
+            let new = entries.add(JobEntry::sample(number.cast_signed() + waits, number));
             queue.insert(&mut entries, new, Fifo);
         }
         assert!(queue.heap.len() <= 100, "{} of 100 that wait for long", queue.heap.len());
@@ -173,7 +173,7 @@ mod tests {
     fn jobs_added_in_order_stay_out_of_the_heap() {
         let (mut entries, mut queue) = (Entries::default(), PriorityQueue::default());
         for number in 0..1_000_u64 {
-            let new = entries.add(Entry::sample(number.cast_signed() / 10, number));
+            let new = entries.add(JobEntry::sample(number.cast_signed() / 10, number));
             queue.insert(&mut entries, new, Fifo);
         }
         assert_eq!((queue.list.len(), queue.heap.len()), (1_000, 0));

@@ -8,16 +8,16 @@ use base::{Timestamp, hash};
 use hashbrown::HashTable;
 use records::{QueueKey, QueueOrder};
 
-use crate::entry::{Entry, Place};
-use crate::jobs::Counts;
+use crate::entry::{JobEntry, JobPlace};
+use crate::jobs::JobCounts;
 use crate::parked::queue::ParkedQueue;
 use crate::ready_line::ReadyLine;
-use crate::rules::{Allowance, Rules};
+use crate::rules::{Allowance, EnforcedRules};
 use crate::slab::{Handle, Slab};
 use crate::table::{Entries, is_sparse};
 
 /// A queue.
-pub(crate) struct Queue {
+pub(crate) struct QueueEntry {
     key: QueueKey,
     line: ReadyLine,
     /// Resident jobs of it, wherever they stand.
@@ -26,13 +26,13 @@ pub(crate) struct Queue {
     reserved: u32,
     /// None of those that wait for their time has a `visible_at` before this, by whichever clock.
     timed_from: Timestamp,
-    rules: Option<Box<Rules>>,
+    rules: Option<Box<EnforcedRules>>,
     parked: Option<Box<ParkedQueue>>,
 }
 
-const _: () = assert!(size_of::<Option<Queue>>() == 64, "there may be as many of these as of jobs");
+const _: () = assert!(size_of::<Option<QueueEntry>>() == 64, "there may be as many of these as of jobs");
 
-impl Queue {
+impl QueueEntry {
     fn new(key: QueueKey) -> Self {
         let timed_from = Timestamp::MAX;
         Self { key, line: ReadyLine::new(), jobs: 0, reserved: 0, timed_from, rules: None, parked: None }
@@ -42,8 +42,8 @@ impl Queue {
         self.key
     }
 
-    /// Its jobs whose time has come. They come and go by [`Queues::make_due`] and
-    /// [`Queues::take_out`].
+    /// Its jobs whose time has come. They come and go by [`QueueTable::make_due`] and
+    /// [`QueueTable::take_out`].
     pub(crate) fn line(&self) -> &ReadyLine {
         &self.line
     }
@@ -87,9 +87,9 @@ impl Queue {
     }
 
     /// Where its resident jobs stand.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> JobCounts {
         let reserved = self.reserved as usize;
-        Counts {
+        JobCounts {
             scheduled: self.jobs as usize - reserved - self.line.len(),
             ready: self.line.len(),
             reserved,
@@ -108,16 +108,16 @@ impl Queue {
     }
 
     /// What its users allow, unless that is all.
-    pub(crate) fn rules(&self) -> Option<&Rules> {
+    pub(crate) fn rules(&self) -> Option<&EnforcedRules> {
         self.rules.as_deref()
     }
 
-    pub(crate) fn rules_mut(&mut self) -> Option<&mut Rules> {
+    pub(crate) fn rules_mut(&mut self) -> Option<&mut EnforcedRules> {
         self.rules.as_deref_mut()
     }
 
     /// Sets what its users allow; answers what they allowed before.
-    pub(crate) fn set_rules(&mut self, rules: Option<Rules>) -> Option<Box<Rules>> {
+    pub(crate) fn set_rules(&mut self, rules: Option<EnforcedRules>) -> Option<Box<EnforcedRules>> {
         std::mem::replace(&mut self.rules, rules.map(Box::new))
     }
 
@@ -138,19 +138,19 @@ impl Queue {
 
 /// The queues.
 #[derive(Default)]
-pub(crate) struct Queues {
-    records: Slab<Queue>,
-    index: HashTable<Handle<Queue>>,
+pub(crate) struct QueueTable {
+    records: Slab<QueueEntry>,
+    index: HashTable<Handle<QueueEntry>>,
     /// Jobs of all queues whose time has come and which nobody works at.
     due: usize,
 }
 
-impl Queues {
-    pub(crate) fn find(&self, key: QueueKey) -> Option<Handle<Queue>> {
+impl QueueTable {
+    pub(crate) fn find(&self, key: QueueKey) -> Option<Handle<QueueEntry>> {
         self.index.find(hash_of(key), |queue| self.records[*queue].key == key).copied()
     }
 
-    pub(crate) fn get(&self, key: QueueKey) -> Option<&Queue> {
+    pub(crate) fn get(&self, key: QueueKey) -> Option<&QueueEntry> {
         self.find(key).map(|queue| &self.records[queue])
     }
 
@@ -170,22 +170,22 @@ impl Queues {
     }
 
     /// The record of a queue, made if need be. It stays while something needs it; see
-    /// [`Queues::leave`].
-    pub(crate) fn enter(&mut self, key: QueueKey) -> Handle<Queue> {
+    /// [`QueueTable::leave`].
+    pub(crate) fn enter(&mut self, key: QueueKey) -> Handle<QueueEntry> {
         let Self { records, index, .. } = self;
         let found = index.find(hash_of(key), |queue| records[*queue].key == key);
         if let Some(found) = found {
             return *found;
         }
-        let queue = records.insert(Queue::new(key));
+        let queue = records.insert(QueueEntry::new(key));
         index.insert_unique(hash_of(key), queue, |queue| hash_of(records[*queue].key));
         queue
     }
 
     /// Drops the record of a queue if nothing needs it any more: whether it is gone.
-    pub(crate) fn leave(&mut self, queue: Handle<Queue>) -> bool {
+    pub(crate) fn leave(&mut self, queue: Handle<QueueEntry>) -> bool {
         let Self { records, index, .. } = self;
-        let Queue { key, ref rules, ref parked, .. } = records[queue];
+        let QueueEntry { key, ref rules, ref parked, .. } = records[queue];
         if records[queue].has_jobs() || rules.is_some() || parked.is_some() {
             return false;
         }
@@ -200,33 +200,38 @@ impl Queues {
     }
 
     /// Puts a job among the ready ones of its queue, or has it wait behind another of its group.
-    pub(crate) fn make_due(&mut self, entries: &mut Entries, job: Handle<Entry>, place: Place) {
+    pub(crate) fn make_due(&mut self, entries: &mut Entries, job: Handle<JobEntry>, place: JobPlace) {
         self.records[entries[job].queue].line.insert(entries, job, place);
         self.due += 1;
     }
 
     /// Takes a job out of its queue's line, where its place was `place`.
-    pub(crate) fn take_out(&mut self, entries: &mut Entries, job: Handle<Entry>, place: Place) {
+    pub(crate) fn take_out(&mut self, entries: &mut Entries, job: Handle<JobEntry>, place: JobPlace) {
         self.records[entries[job].queue].line.remove(entries, job, place);
         self.due -= 1;
     }
 
     /// Has a queue's ready jobs be in another order from now on: whether it is another.
-    pub(crate) fn reorder(&mut self, entries: &mut Entries, queue: Handle<Queue>, order: QueueOrder) -> bool {
+    pub(crate) fn reorder(
+        &mut self,
+        entries: &mut Entries,
+        queue: Handle<QueueEntry>,
+        order: QueueOrder,
+    ) -> bool {
         self.records[queue].line.reorder(entries, order)
     }
 }
 
-impl std::ops::Index<Handle<Queue>> for Queues {
-    type Output = Queue;
+impl std::ops::Index<Handle<QueueEntry>> for QueueTable {
+    type Output = QueueEntry;
 
-    fn index(&self, queue: Handle<Queue>) -> &Queue {
+    fn index(&self, queue: Handle<QueueEntry>) -> &QueueEntry {
         &self.records[queue]
     }
 }
 
-impl std::ops::IndexMut<Handle<Queue>> for Queues {
-    fn index_mut(&mut self, queue: Handle<Queue>) -> &mut Queue {
+impl std::ops::IndexMut<Handle<QueueEntry>> for QueueTable {
+    fn index_mut(&mut self, queue: Handle<QueueEntry>) -> &mut QueueEntry {
         &mut self.records[queue]
     }
 }
@@ -242,14 +247,14 @@ mod tests {
 
     #[test]
     fn a_queue_is_there_while_it_has_jobs_or_rules() {
-        let mut queues = Queues::default();
+        let mut queues = QueueTable::default();
         let queue = queues.enter(QueueKey(7));
         assert!(queues.enter(QueueKey(7)) == queue && queues.len() == 1);
         queues[queue].count_job(false);
         assert!(!queues.leave(queue));
         queues[queue].uncount_job();
         let paused = QueueRules { paused: true, ..QueueRules::default() };
-        queues[queue].set_rules(Some(Rules::new(&paused, None, Timestamp(0))));
+        queues[queue].set_rules(Some(EnforcedRules::new(&paused, None, Timestamp(0))));
         assert!(!queues.leave(queue));
         queues[queue].set_rules(None);
         assert!(queues.leave(queue) && queues.find(QueueKey(7)).is_none());
@@ -257,16 +262,16 @@ mod tests {
 
     #[test]
     fn its_jobs_are_scheduled_unless_they_are_due_or_with_a_worker() {
-        let (mut queues, mut entries) = (Queues::default(), Entries::default());
+        let (mut queues, mut entries) = (QueueTable::default(), Entries::default());
         let queue = queues.enter(QueueKey(7));
         assert!(queues[queue].timed_from().is_none());
         for number in 0..3 {
             queues[queue].count_job(number == 0);
         }
-        let job = entries.add(Entry { queue, ..Entry::sample(10, 1) });
-        queues.make_due(&mut entries, job, Place::Ready);
+        let job = entries.add(JobEntry { queue, ..JobEntry::sample(10, 1) });
+        queues.make_due(&mut entries, job, JobPlace::Ready);
         queues[queue].note_timed(Timestamp(50));
-        assert_eq!(queues[queue].counts(), Counts { scheduled: 1, ready: 1, reserved: 1 });
+        assert_eq!(queues[queue].counts(), JobCounts { scheduled: 1, ready: 1, reserved: 1 });
         assert_eq!((queues[queue].timed_from(), queues.due()), (Some(Timestamp(50)), 1));
         queues[queue].end_run();
         queues[queue].note_timed(Timestamp(70));
@@ -275,11 +280,11 @@ mod tests {
 
     #[test]
     fn concurrency_counts_the_jobs_with_a_worker() {
-        let mut queues = Queues::default();
+        let mut queues = QueueTable::default();
         let queue = queues.enter(QueueKey(7));
         let one = QueueRules { concurrency: Some(1), ..QueueRules::default() };
         queues[queue].count_job(false);
-        queues[queue].set_rules(Some(Rules::new(&one, None, Timestamp(0))));
+        queues[queue].set_rules(Some(EnforcedRules::new(&one, None, Timestamp(0))));
         assert_eq!(queues[queue].allowance(Timestamp(0)), Allowance::Now);
         queues[queue].begin_run(Timestamp(0));
         assert_eq!(queues[queue].allowance(Timestamp(0)), Allowance::Never);

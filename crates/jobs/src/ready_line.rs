@@ -3,7 +3,7 @@
 
 use records::QueueOrder;
 
-use crate::entry::{Entry, Place};
+use crate::entry::{JobEntry, JobPlace};
 use crate::priority_queue::PriorityQueue;
 use crate::slab::Handle;
 use crate::table::Entries;
@@ -25,12 +25,12 @@ impl ReadyLine {
     }
 
     /// The job that goes first.
-    pub(crate) fn first(&self, entries: &Entries) -> Option<Handle<Entry>> {
+    pub(crate) fn first(&self, entries: &Entries) -> Option<Handle<JobEntry>> {
         self.ready.first(entries, self.order)
     }
 
     /// Ready jobs of which one goes first.
-    pub(crate) fn roots(&self, entries: &Entries) -> impl Iterator<Item = Handle<Entry>> {
+    pub(crate) fn roots(&self, entries: &Entries) -> impl Iterator<Item = Handle<JobEntry>> {
         self.ready.roots(entries, self.order).into_iter().flatten()
     }
 
@@ -38,8 +38,8 @@ impl ReadyLine {
     pub(crate) fn children(
         &self,
         entries: &Entries,
-        of: Handle<Entry>,
-    ) -> impl Iterator<Item = Handle<Entry>> {
+        of: Handle<JobEntry>,
+    ) -> impl Iterator<Item = Handle<JobEntry>> {
         self.ready.children(entries, of, self.order).into_iter().flatten()
     }
 
@@ -63,22 +63,26 @@ impl ReadyLine {
     }
 
     /// Takes a job in that is in no place.
-    pub(crate) fn insert(&mut self, entries: &mut Entries, job: Handle<Entry>, place: Place) {
+    pub(crate) fn insert(&mut self, entries: &mut Entries, job: Handle<JobEntry>, place: JobPlace) {
         let before = entries.set_place(job, place);
-        debug_assert_eq!(before, Place::Nowhere, "a job is in one place at a time");
+        debug_assert_eq!(before, JobPlace::Nowhere, "a job is in one place at a time");
         match place {
-            Place::Ready => self.ready.insert(entries, job, self.order),
-            Place::Behind => self.behind += 1,
-            Place::Nowhere | Place::Timed => unreachable!("a job that is due is ready or behind another"),
+            JobPlace::Ready => self.ready.insert(entries, job, self.order),
+            JobPlace::Behind => self.behind += 1,
+            JobPlace::Nowhere | JobPlace::Timed => {
+                unreachable!("a job that is due is ready or behind another")
+            }
         }
     }
 
     /// Takes a job out whose place was `place`.
-    pub(crate) fn remove(&mut self, entries: &mut Entries, job: Handle<Entry>, place: Place) {
+    pub(crate) fn remove(&mut self, entries: &mut Entries, job: Handle<JobEntry>, place: JobPlace) {
         match place {
-            Place::Ready => self.ready.remove(entries, job, self.order),
-            Place::Behind => self.behind -= 1,
-            Place::Nowhere | Place::Timed => unreachable!("a job that is due is ready or behind another"),
+            JobPlace::Ready => self.ready.remove(entries, job, self.order),
+            JobPlace::Behind => self.behind -= 1,
+            JobPlace::Nowhere | JobPlace::Timed => {
+                unreachable!("a job that is due is ready or behind another")
+            }
         }
     }
 
@@ -100,8 +104,8 @@ mod tests {
     fn line(times: &[i64]) -> (ReadyLine, Entries) {
         let (mut line, mut entries) = (ReadyLine::new(), Entries::default());
         for (number, at) in (0..).zip(times) {
-            let job = entries.add(Entry::sample(*at, number));
-            line.insert(&mut entries, job, Place::Ready);
+            let job = entries.add(JobEntry::sample(*at, number));
+            line.insert(&mut entries, job, JobPlace::Ready);
         }
         (line, entries)
     }
@@ -109,8 +113,8 @@ mod tests {
     fn drain(line: &mut ReadyLine, entries: &mut Entries) -> Vec<i64> {
         let first = || {
             let job = line.first(entries)?;
-            entries.set_place(job, Place::Nowhere);
-            line.remove(entries, job, Place::Ready);
+            entries.set_place(job, JobPlace::Nowhere);
+            line.remove(entries, job, JobPlace::Ready);
             Some(entries[job].visible_at.0)
         };
         std::iter::from_fn(first).collect()
@@ -129,11 +133,11 @@ mod tests {
     #[test]
     fn who_is_behind_another_of_its_group_is_counted_but_never_first() {
         let (mut line, mut entries) = line(&[10]);
-        let behind = entries.add(Entry::sample(5, 9));
-        line.insert(&mut entries, behind, Place::Behind);
+        let behind = entries.add(JobEntry::sample(5, 9));
+        line.insert(&mut entries, behind, JobPlace::Behind);
         assert_eq!((line.ready(), line.len()), (1, 2));
         assert_eq!(line.first(&entries).map(|job| entries[job].visible_at.0), Some(10));
-        line.remove(&mut entries, behind, Place::Behind);
+        line.remove(&mut entries, behind, JobPlace::Behind);
         assert_eq!((line.ready(), line.len()), (1, 1));
     }
 }

@@ -2,11 +2,11 @@
 //! one.
 
 use base::Timestamp;
-use records::{JobClock, JobId, Recurrence, Rule};
+use records::{JobClock, JobId, Recurrence, RecurrenceRule};
 
-use crate::clocks::Moment;
+use crate::clocks::ClockTimes;
 
-/// Knows when a job of [`Rule::Calendar`] is due again.
+/// Knows when a job of [`RecurrenceRule::Calendar`] is due again.
 pub trait Calendar {
     /// When the run after the one that was due at `after` is due, by the wall clock, which shows
     /// `now`. That is the latest time in (`after`, `now`] if there is one, otherwise the first
@@ -34,15 +34,15 @@ pub(crate) fn comes_again(recurrence: &Recurrence) -> bool {
 pub(crate) fn next_run(
     recurrence: &Recurrence,
     (job, run_at, clock): (JobId, Timestamp, JobClock),
-    time: Moment,
+    time: ClockTimes,
     calendar: &mut dyn Calendar,
 ) -> Option<(Timestamp, JobClock)> {
     if !comes_again(recurrence) {
         return None;
     }
     let (next, clock) = match recurrence.rule {
-        Rule::Every(ms) => (next_of_every(ms, run_at, time.on(clock)), clock),
-        Rule::Calendar => (calendar.next(job, run_at, time.wall)?, JobClock::Wall),
+        RecurrenceRule::Every(ms) => (next_of_every(ms, run_at, time.on(clock)), clock),
+        RecurrenceRule::Calendar => (calendar.next(job, run_at, time.wall)?, JobClock::Wall),
     };
     debug_assert!(next > run_at, "a schedule goes on");
     Some((next, clock))

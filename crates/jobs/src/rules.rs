@@ -25,7 +25,7 @@ pub struct QueueRules {
 }
 
 /// The rules of a queue, and how much of its rate is left.
-pub(crate) struct Rules {
+pub(crate) struct EnforcedRules {
     is_paused: bool,
     concurrency: Option<u32>,
     bucket: Option<TokenBucket>,
@@ -43,7 +43,7 @@ pub(crate) enum Allowance {
     Never,
 }
 
-impl Rules {
+impl EnforcedRules {
     /// The rules from now on; tokens that are there stay, as many as fit.
     pub(crate) fn new(rules: &QueueRules, before: Option<&Self>, now: Timestamp) -> Self {
         let left = before.and_then(|before| before.bucket.as_ref()).map(|bucket| bucket.tokens(now));
@@ -189,7 +189,7 @@ mod tests {
     fn a_pause_and_a_full_concurrency_forbid_what_the_rate_would_allow() {
         let rules = |paused, rate| {
             let rules = QueueRules { order: QueueOrder::Fifo, paused, concurrency: Some(2), rate };
-            Rules::new(&rules, None, Timestamp(0))
+            EnforcedRules::new(&rules, None, Timestamp(0))
         };
         assert_eq!(rules(true, None).allowance(0, Timestamp(0)), Allowance::Never);
         assert_eq!(rules(false, None).allowance(1, Timestamp(0)), Allowance::Now);
@@ -205,9 +205,9 @@ mod tests {
     #[test]
     fn new_rules_keep_the_tokens_that_are_there() {
         let rules = QueueRules { rate: Some(1.0), ..QueueRules::default() };
-        let mut before = Rules::new(&rules, None, Timestamp(0));
+        let mut before = EnforcedRules::new(&rules, None, Timestamp(0));
         before.take_token(Timestamp(0));
-        let after = Rules::new(&rules, Some(&before), Timestamp(400));
+        let after = EnforcedRules::new(&rules, Some(&before), Timestamp(400));
         assert_eq!(after.allowance(0, Timestamp(400)), Allowance::From(Timestamp(1_000)));
     }
 }

@@ -6,7 +6,7 @@
 
 use records::QueueOrder;
 
-use crate::entry::Entry;
+use crate::entry::JobEntry;
 use crate::slab::Handle;
 use crate::table::Entries;
 
@@ -17,7 +17,7 @@ const RING: &str = "every entry of a list leads to the next and to the one befor
 /// A list of some of the entries, in ascending order.
 #[derive(Default)]
 pub(crate) struct SortedList {
-    last: Option<Handle<Entry>>,
+    last: Option<Handle<JobEntry>>,
     len: u32,
 }
 
@@ -27,7 +27,7 @@ impl SortedList {
     }
 
     /// The first in this order.
-    pub(crate) fn first(&self, entries: &Entries, order: QueueOrder) -> Option<Handle<Entry>> {
+    pub(crate) fn first(&self, entries: &Entries, order: QueueOrder) -> Option<Handle<JobEntry>> {
         match order {
             QueueOrder::Fifo => self.last.map(|last| next(entries, last)),
             QueueOrder::Lifo => self.last,
@@ -38,9 +38,9 @@ impl SortedList {
     pub(crate) fn after(
         &self,
         entries: &Entries,
-        of: Handle<Entry>,
+        of: Handle<JobEntry>,
         order: QueueOrder,
-    ) -> Option<Handle<Entry>> {
+    ) -> Option<Handle<JobEntry>> {
         let after = match order {
             QueueOrder::Fifo => next(entries, of),
             QueueOrder::Lifo => previous(entries, of),
@@ -50,7 +50,7 @@ impl SortedList {
 
     /// Adds an entry that is in no queue, unless it would pass more than [`PASSED_MAX`]; answers
     /// whether it did.
-    pub(crate) fn try_insert(&mut self, entries: &mut Entries, new: Handle<Entry>) -> bool {
+    pub(crate) fn try_insert(&mut self, entries: &mut Entries, new: Handle<JobEntry>) -> bool {
         let Some(last) = self.last else {
             self.last = Some(new);
             self.len = 1;
@@ -77,7 +77,7 @@ impl SortedList {
     }
 
     /// Takes out an entry of this list.
-    pub(crate) fn remove(&mut self, entries: &mut Entries, gone: Handle<Entry>) {
+    pub(crate) fn remove(&mut self, entries: &mut Entries, gone: Handle<JobEntry>) {
         let (before, behind) = (previous(entries, gone), next(entries, gone));
         join(entries, before, behind);
         if self.last == Some(gone) {
@@ -87,15 +87,15 @@ impl SortedList {
     }
 }
 
-fn next(entries: &Entries, of: Handle<Entry>) -> Handle<Entry> {
+fn next(entries: &Entries, of: Handle<JobEntry>) -> Handle<JobEntry> {
     entries[of].links.right.expect(RING)
 }
 
-fn previous(entries: &Entries, of: Handle<Entry>) -> Handle<Entry> {
+fn previous(entries: &Entries, of: Handle<JobEntry>) -> Handle<JobEntry> {
     entries[of].links.left.expect(RING)
 }
 
-fn join(entries: &mut Entries, before: Handle<Entry>, behind: Handle<Entry>) {
+fn join(entries: &mut Entries, before: Handle<JobEntry>, behind: Handle<JobEntry>) {
     entries.links_mut(before).right = Some(behind);
     entries.links_mut(behind).left = Some(before);
 }
@@ -124,7 +124,7 @@ mod tests {
     fn a_late_entry_passes_at_most_four() {
         let (mut entries, mut list) = (Entries::default(), SortedList::default());
         let mut add = |at: i64, number: u64| {
-            let new = entries.add(Entry::sample(at, number));
+            let new = entries.add(JobEntry::sample(at, number));
             list.try_insert(&mut entries, new)
         };
         assert!(add(100, 0) && add(90, 1) && add(100, 2) && add(80, 3) && add(95, 4));
@@ -137,7 +137,7 @@ mod tests {
     fn removing_any_entry_keeps_the_others_in_order() {
         for gone in 0..3 {
             let (mut entries, mut list) = (Entries::default(), SortedList::default());
-            let jobs = [0, 1, 2].map(|number| entries.add(Entry::sample(number, number.unsigned_abs())));
+            let jobs = [0, 1, 2].map(|number| entries.add(JobEntry::sample(number, number.unsigned_abs())));
             assert!(jobs.into_iter().all(|job| list.try_insert(&mut entries, job)));
             list.remove(&mut entries, jobs[gone]);
             let stay: Vec<_> = (0..3).filter(|number| *number != gone as u64).collect();

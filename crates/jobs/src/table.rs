@@ -12,11 +12,11 @@ use std::ops::Index;
 
 use base::Timestamp;
 use records::{
-    AliasKey, GroupKey, JobHead, JobId, JobState, QueueKey, Recurrence, Reservation, Successor, Terms,
+    AliasKey, GroupKey, HeadState, JobHead, JobId, JobTerms, QueueKey, Recurrence, Reservation, Successor,
 };
 
-use crate::entry::{Claim, Entry, Extra, Lease, Links, Next, Place, head_of_successor};
-use crate::queues::Queue;
+use crate::entry::{Claim, Extra, JobEntry, JobLease, JobPlace, Links, Succession, head_of_successor};
+use crate::queues::QueueEntry;
 use crate::slab::{Handle, Slab};
 pub(crate) use entries::Entries;
 use indexes::Indexes;
@@ -25,16 +25,16 @@ pub(crate) use indexes::is_sparse;
 /// What an id stands for.
 #[derive(Clone, Copy)]
 pub(crate) enum FoundJob {
-    Job(Handle<Entry>),
+    Job(Handle<JobEntry>),
     /// The successor of this one.
-    SuccessorOf(Handle<Entry>),
+    SuccessorOf(Handle<JobEntry>),
 }
 
 /// The jobs.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct JobTable {
     records: Records,
-    leases: Slab<Lease>,
+    leases: Slab<JobLease>,
     extras: Slab<Extra>,
     indexes: Indexes,
 }
@@ -47,7 +47,7 @@ struct Records {
 }
 
 impl Records {
-    fn claim(&self, job: Handle<Entry>) -> Option<&Claim> {
+    fn claim(&self, job: Handle<JobEntry>) -> Option<&Claim> {
         self.entries[job].claim.map(|claim| &self.claims[claim])
     }
 }
@@ -58,7 +58,7 @@ pub(crate) struct Removed {
     pub(crate) claim: Option<Claim>,
 }
 
-impl Table {
+impl JobTable {
     /// How many jobs there are.
     pub(crate) fn len(&self) -> usize {
         self.records.entries.len()
@@ -74,7 +74,7 @@ impl Table {
         self.len() - self.reserved()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle<Entry>, &Entry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle<JobEntry>, &JobEntry)> {
         self.records.entries.iter()
     }
 
@@ -93,12 +93,16 @@ impl Table {
     }
 
     /// The job of that queue that holds an alias.
-    pub(crate) fn by_alias(&self, queue: Handle<Queue>, alias: AliasKey) -> Option<Handle<Entry>> {
+    pub(crate) fn by_alias(&self, queue: Handle<QueueEntry>, alias: AliasKey) -> Option<Handle<JobEntry>> {
         self.indexes.find_alias(&self.records, queue, alias)
     }
 
     /// The job that a reservation holds, if it still does.
-    pub(crate) fn by_reservation(&self, now: Timestamp, reservation: Reservation) -> Option<Handle<Entry>> {
+    pub(crate) fn by_reservation(
+        &self,
+        now: Timestamp,
+        reservation: Reservation,
+    ) -> Option<Handle<JobEntry>> {
         let Some(FoundJob::Job(job)) = self.find(reservation.job) else { return None };
         let holds = self.lease(job).is_some_and(|lease| lease.number == reservation.lease)
             && now < self[job].visible_at;
@@ -106,19 +110,19 @@ impl Table {
     }
 
     /// Takes a job of `queue` in, in no heap yet. Neither its id nor its alias may be there.
-    pub(crate) fn insert(&mut self, head: &JobHead, queue: Handle<Queue>) -> Handle<Entry> {
+    pub(crate) fn insert(&mut self, head: &JobHead, queue: Handle<QueueEntry>) -> Handle<JobEntry> {
         debug_assert!(self.find(head.id).is_none(), "an id is given out once");
         let claim = head.alias.map(|alias| {
             debug_assert!(self.by_alias(queue, alias).is_none(), "an alias is held by one job");
-            self.records.claims.insert(Claim { alias, next: Next::Nobody })
+            self.records.claims.insert(Claim { alias, next: Succession::Nobody })
         });
         let lease = match head.state {
-            JobState::Waiting => None,
-            JobState::Reserved { lease: number, holder } => {
-                Some(self.leases.insert(Lease { number, holder, visible_at_before: None }))
+            HeadState::Waiting => None,
+            HeadState::Reserved { lease: number, holder } => {
+                Some(self.leases.insert(JobLease { number, holder, visible_at_before: None }))
             }
         };
-        let job = self.records.entries.insert(Entry {
+        let job = self.records.entries.insert(JobEntry {
             id: head.id,
             queue,
             number: head.number,
@@ -132,23 +136,23 @@ impl Table {
             clock: head.terms.clock,
             links: Links::default(),
             rank: 0,
-            place: Place::Nowhere,
+            place: JobPlace::Nowhere,
         });
         self.set_terms(job, &head.terms);
         self.indexes.insert_job(&self.records, job);
         if head.alias.is_some() {
             self.indexes.insert_alias(&self.records, job);
         }
-        self.set_next(job, Next::from_stored(head.successor.clone()));
+        self.set_next(job, Succession::from_stored(head.successor.clone()));
         job
     }
 
     /// Takes a job out that is in no heap; its successor, if any, is not there any more either.
-    pub(crate) fn remove(&mut self, job: Handle<Entry>) -> Removed {
-        debug_assert_eq!(self[job].place, Place::Nowhere, "a heap leads to entries that are there");
-        let next = self.set_next(job, Next::Nobody);
+    pub(crate) fn remove(&mut self, job: Handle<JobEntry>) -> Removed {
+        debug_assert_eq!(self[job].place, JobPlace::Nowhere, "a heap leads to entries that are there");
+        let next = self.set_next(job, Succession::Nobody);
         debug_assert!(self[job].lease.is_none(), "a run ends before its job");
-        let Entry { id, queue, claim, extra, .. } = self[job];
+        let JobEntry { id, queue, claim, extra, .. } = self[job];
         if let Some(extra) = extra {
             self.extras.remove(extra);
         }
@@ -162,7 +166,7 @@ impl Table {
     }
 
     /// A job of a queue in its stored form.
-    pub(crate) fn head(&self, job: Handle<Entry>, queue: QueueKey) -> JobHead {
+    pub(crate) fn head(&self, job: Handle<JobEntry>, queue: QueueKey) -> JobHead {
         let (entry, claim) = (&self[job], self.claim(job));
         JobHead {
             id: entry.id,
@@ -172,7 +176,7 @@ impl Table {
             visible_at: entry.visible_at,
             attempt: entry.attempt,
             tries: entry.tries,
-            state: self.lease(job).map_or(JobState::Waiting, |lease| JobState::Reserved {
+            state: self.lease(job).map_or(HeadState::Waiting, |lease| HeadState::Reserved {
                 lease: lease.number,
                 holder: lease.holder,
             }),
@@ -183,17 +187,17 @@ impl Table {
     }
 
     /// A job's successor as the job it will be.
-    pub(crate) fn head_of_successor(&self, job: Handle<Entry>, queue: QueueKey) -> Option<JobHead> {
+    pub(crate) fn head_of_successor(&self, job: Handle<JobEntry>, queue: QueueKey) -> Option<JobHead> {
         let claim = self.claim(job)?;
         let successor = claim.next.successor()?;
         Some(head_of_successor(successor, queue, claim.alias, successor.run_at))
     }
 
     /// Sets who takes over; answers who would have. Only a job with an alias has a successor.
-    pub(crate) fn set_next(&mut self, job: Handle<Entry>, next: Next) -> Next {
+    pub(crate) fn set_next(&mut self, job: Handle<JobEntry>, next: Succession) -> Succession {
         let Some(claim) = self[job].claim else {
             debug_assert!(next.successor().is_none(), "a successor takes over an alias");
-            return Next::Nobody;
+            return Succession::Nobody;
         };
         if let Some(Successor { id, .. }) = self.records.claims[claim].next.successor() {
             self.indexes.remove_id(&self.records, *id);
@@ -205,42 +209,42 @@ impl Table {
         replaced
     }
 
-    pub(crate) fn alias(&self, job: Handle<Entry>) -> Option<AliasKey> {
+    pub(crate) fn alias(&self, job: Handle<JobEntry>) -> Option<AliasKey> {
         self.claim(job).map(|claim| claim.alias)
     }
 
-    pub(crate) fn successor(&self, job: Handle<Entry>) -> Option<&Successor> {
+    pub(crate) fn successor(&self, job: Handle<JobEntry>) -> Option<&Successor> {
         self.claim(job)?.next.successor()
     }
 
     /// Whether a job is replaced when its run ends, in whatever way.
-    pub(crate) fn is_superseded(&self, job: Handle<Entry>) -> bool {
-        matches!(self.claim(job), Some(Claim { next: Next::AfterRun(_), .. }))
+    pub(crate) fn is_superseded(&self, job: Handle<JobEntry>) -> bool {
+        matches!(self.claim(job), Some(Claim { next: Succession::AfterRun(_), .. }))
     }
 
     /// Whether the store alone can have a job: it was not started, and nothing waits for it. The
     /// store keeps a group's line by `visible_at`, which must therefore be the time that a job's
     /// order in its group goes by.
-    pub(crate) fn can_be_parked(&self, job: Handle<Entry>) -> bool {
+    pub(crate) fn can_be_parked(&self, job: Handle<JobEntry>) -> bool {
         let entry = &self[job];
         let keeps_order = entry.visible_at == entry.run_at || self.group(job).is_none();
         !entry.is_started() && self.successor(job).is_none() && keeps_order
     }
 
     /// What holds of a job.
-    pub(crate) fn terms(&self, job: Handle<Entry>) -> Terms {
-        let Entry { clock, extra, .. } = self[job];
+    pub(crate) fn terms(&self, job: Handle<JobEntry>) -> JobTerms {
+        let JobEntry { clock, extra, .. } = self[job];
         let Some(extra) = extra.map(|extra| &self.extras[extra]) else {
-            return Terms { clock, ..Terms::default() };
+            return JobTerms { clock, ..JobTerms::default() };
         };
         let recurrence = extra.recurrence.as_deref().copied();
-        Terms { clock, expires_at: extra.expires_at, group: extra.group, recurrence }
+        JobTerms { clock, expires_at: extra.expires_at, group: extra.group, recurrence }
     }
 
     /// Has other terms hold of a job, which is in no heap.
-    pub(crate) fn set_terms(&mut self, job: Handle<Entry>, terms: &Terms) {
+    pub(crate) fn set_terms(&mut self, job: Handle<JobEntry>, terms: &JobTerms) {
         let entry = self.records.entries.get_mut(job);
-        debug_assert_eq!(entry.place, Place::Nowhere, "heaps and groups go by the terms");
+        debug_assert_eq!(entry.place, JobPlace::Nowhere, "heaps and groups go by the terms");
         entry.clock = terms.clock;
         if let Some(extra) = entry.extra.take() {
             self.extras.remove(extra);
@@ -248,24 +252,24 @@ impl Table {
         entry.extra = Extra::of(terms).map(|extra| self.extras.insert(extra));
     }
 
-    pub(crate) fn expires_at(&self, job: Handle<Entry>) -> Option<Timestamp> {
+    pub(crate) fn expires_at(&self, job: Handle<JobEntry>) -> Option<Timestamp> {
         self.extras[self[job].extra?].expires_at
     }
 
     /// Whether a job has expired by this time, of the engine clock.
-    pub(crate) fn expires_by(&self, job: Handle<Entry>, time: Timestamp) -> bool {
+    pub(crate) fn expires_by(&self, job: Handle<JobEntry>, time: Timestamp) -> bool {
         self.expires_at(job).is_some_and(|at| at <= time)
     }
 
-    pub(crate) fn group(&self, job: Handle<Entry>) -> Option<GroupKey> {
+    pub(crate) fn group(&self, job: Handle<JobEntry>) -> Option<GroupKey> {
         self.extras[self[job].extra?].group
     }
 
-    pub(crate) fn recurrence(&self, job: Handle<Entry>) -> Option<Recurrence> {
+    pub(crate) fn recurrence(&self, job: Handle<JobEntry>) -> Option<Recurrence> {
         self.extras[self[job].extra?].recurrence.as_deref().copied()
     }
 
-    pub(crate) fn lease(&self, job: Handle<Entry>) -> Option<Lease> {
+    pub(crate) fn lease(&self, job: Handle<JobEntry>) -> Option<JobLease> {
         self[job].lease.map(|lease| self.leases[lease])
     }
 
@@ -275,15 +279,15 @@ impl Table {
         self.indexes.capacity()
     }
 
-    fn claim(&self, job: Handle<Entry>) -> Option<&Claim> {
+    fn claim(&self, job: Handle<JobEntry>) -> Option<&Claim> {
         self.records.claim(job)
     }
 }
 
-impl Index<Handle<Entry>> for Table {
-    type Output = Entry;
+impl Index<Handle<JobEntry>> for JobTable {
+    type Output = JobEntry;
 
-    fn index(&self, job: Handle<Entry>) -> &Entry {
+    fn index(&self, job: Handle<JobEntry>) -> &JobEntry {
         &self.records.entries[job]
     }
 }
@@ -295,10 +299,10 @@ fn expires_at(recurrence: &Recurrence, due: Timestamp) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use records::{Holder, JobClock, Starts};
+    use records::{JobClock, LeaseHolder, Starts};
 
     use super::*;
-    use crate::queues::Queues;
+    use crate::queues::QueueTable;
 
     const QUEUE: QueueKey = QueueKey(7);
 
@@ -311,21 +315,21 @@ mod tests {
             visible_at: Timestamp(0),
             attempt: 0,
             tries: 3,
-            state: JobState::Waiting,
+            state: HeadState::Waiting,
             alias: alias.map(AliasKey),
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             successor: None,
         }
     }
 
     fn successor(id: u8, starts: Starts) -> Successor {
-        let terms = Terms::default();
+        let terms = JobTerms::default();
         Successor { id: JobId([id; 16]), number: 9, run_at: Timestamp(5), tries: 1, terms, starts }
     }
 
     #[test]
     fn a_job_is_found_by_id_and_alias_until_it_is_taken_out() {
-        let (mut table, mut queues) = (Table::default(), Queues::default());
+        let (mut table, mut queues) = (JobTable::default(), QueueTable::default());
         let (queue, other) = (queues.enter(QUEUE), queues.enter(QueueKey(8)));
         let job = table.insert(&head(1, Some(77)), queue);
         assert!(matches!(table.find(JobId([1; 16])), Some(FoundJob::Job(found)) if found == job));
@@ -339,11 +343,11 @@ mod tests {
 
     #[test]
     fn the_id_of_a_successor_leads_to_the_job_before_it() {
-        let (mut table, mut queues) = (Table::default(), Queues::default());
+        let (mut table, mut queues) = (JobTable::default(), QueueTable::default());
         let queue = queues.enter(QUEUE);
         let job = table.insert(&head(1, Some(77)), queue);
         for (id, starts, supersedes) in [(2, Starts::AfterJob, false), (3, Starts::AfterRun, true)] {
-            table.set_next(job, Next::from_stored(Some(successor(id, starts).into())));
+            table.set_next(job, Succession::from_stored(Some(successor(id, starts).into())));
             assert!(
                 matches!(table.find(JobId([id; 16])), Some(FoundJob::SuccessorOf(found)) if found == job)
             );
@@ -366,9 +370,9 @@ mod tests {
 
     #[test]
     fn a_reservation_holds_until_its_time_or_the_end_of_its_lease() {
-        let (mut table, mut queues) = (Table::default(), Queues::default());
+        let (mut table, mut queues) = (JobTable::default(), QueueTable::default());
         let job = table.insert(&head(1, None), queues.enter(QUEUE));
-        table.begin_lease(job, 40, Holder::Outside, Timestamp(100));
+        table.begin_lease(job, 40, LeaseHolder::Outside, Timestamp(100));
         let reservation = Reservation { job: JobId([1; 16]), lease: 40 };
         assert!(table.by_reservation(Timestamp(99), reservation) == Some(job));
         assert!(table.by_reservation(Timestamp(100), reservation).is_none());
@@ -382,10 +386,10 @@ mod tests {
 
     #[test]
     fn terms_that_most_jobs_lack_cost_nothing_until_they_are_set() {
-        let (mut table, mut queues) = (Table::default(), Queues::default());
+        let (mut table, mut queues) = (JobTable::default(), QueueTable::default());
         let job = table.insert(&head(1, None), queues.enter(QUEUE));
         assert_eq!(table.extras.len(), 0);
-        let terms = Terms {
+        let terms = JobTerms {
             clock: JobClock::Wall,
             expires_at: Some(Timestamp(50)),
             group: Some(GroupKey(3)),
@@ -394,7 +398,7 @@ mod tests {
         table.set_terms(job, &terms);
         assert_eq!((table.terms(job), table.extras.len()), (terms, 1));
         assert!(table.expires_by(job, Timestamp(50)) && !table.expires_by(job, Timestamp(49)));
-        table.set_terms(job, &Terms::default());
-        assert_eq!((table.terms(job), table.extras.len()), (Terms::default(), 0));
+        table.set_terms(job, &JobTerms::default());
+        assert_eq!((table.terms(job), table.extras.len()), (JobTerms::default(), 0));
     }
 }

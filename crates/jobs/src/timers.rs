@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use base::Timestamp;
 use records::{JobClock, QueueOrder};
 
-use crate::clocks::{Clocks, Moment};
-use crate::entry::{Entry, Place};
+use crate::clocks::{ClockOffset, ClockTimes};
+use crate::entry::{JobEntry, JobPlace};
 use crate::priority_queue::PriorityQueue;
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 use crate::table::Entries;
 
@@ -23,25 +23,25 @@ pub(crate) struct Timers {
     /// Jobs that wait for a time of the wall clock.
     wall: PriorityQueue,
     /// Waiting jobs that expire, by when and by publish number.
-    expiries: BTreeMap<(Timestamp, u64), Handle<Entry>>,
+    expiries: BTreeMap<(Timestamp, u64), Handle<JobEntry>>,
     /// Queues with ready jobs that wait for their rate.
-    refills: BTreeSet<(Timestamp, Handle<Queue>)>,
+    refills: BTreeSet<(Timestamp, Handle<QueueEntry>)>,
 }
 
 /// What is due.
 pub(crate) enum DueTimer {
     /// A waiting job has expired.
-    Expiry(Handle<Entry>),
+    Expiry(Handle<JobEntry>),
     /// The `visible_at` of a job has come: it is available, or its lease is over.
-    Job(Handle<Entry>),
+    Job(Handle<JobEntry>),
     /// A queue's rate allows more.
-    Refill(Timestamp, Handle<Queue>),
+    Refill(Timestamp, Handle<QueueEntry>),
 }
 
 impl Timers {
     /// What is due first: jobs that expire, so that nobody gets them, then by the engine clock and
     /// by the wall clock.
-    pub(crate) fn due(&self, entries: &Entries, time: Moment) -> Option<DueTimer> {
+    pub(crate) fn due(&self, entries: &Entries, time: ClockTimes) -> Option<DueTimer> {
         if let Some(((at, _), job)) = self.expiries.first_key_value()
             && *at <= time.now
         {
@@ -60,7 +60,12 @@ impl Timers {
     }
 
     /// Whether a job is due that goes before this place.
-    pub(crate) fn are_due_before(&self, entries: &Entries, place: (Timestamp, u64), time: Moment) -> bool {
+    pub(crate) fn are_due_before(
+        &self,
+        entries: &Entries,
+        place: (Timestamp, u64),
+        time: ClockTimes,
+    ) -> bool {
         let is_before = |timer: &PriorityQueue, by| {
             first(timer, entries).is_some_and(|first| first.visible_at <= by && first.order() < place)
         };
@@ -68,7 +73,7 @@ impl Timers {
     }
 
     /// When something is due next, on the engine clock.
-    pub(crate) fn next(&self, entries: &Entries, clocks: &Clocks) -> Option<Timestamp> {
+    pub(crate) fn next(&self, entries: &Entries, clocks: &ClockOffset) -> Option<Timestamp> {
         let first_at = |timer| first(timer, entries).map(|first| first.visible_at);
         let by_wall = first_at(&self.wall).map(|at| clocks.on_engine(JobClock::Wall, at));
         let expiry = self.expiries.first_key_value().map(|((at, _), _)| *at);
@@ -82,19 +87,19 @@ impl Timers {
     }
 
     /// Has a job wait for its `visible_at`.
-    pub(crate) fn time(&mut self, entries: &mut Entries, job: Handle<Entry>) {
-        let before = entries.set_place(job, Place::Timed);
-        debug_assert_eq!(before, Place::Nowhere, "a job is in one place at a time");
+    pub(crate) fn time(&mut self, entries: &mut Entries, job: Handle<JobEntry>) {
+        let before = entries.set_place(job, JobPlace::Timed);
+        debug_assert_eq!(before, JobPlace::Nowhere, "a job is in one place at a time");
         self.timer(entries[job].clock_of_wait()).insert(entries, job, QueueOrder::Fifo);
     }
 
     /// Takes out a job that waits for its `visible_at`.
-    pub(crate) fn take_out(&mut self, entries: &mut Entries, job: Handle<Entry>) {
+    pub(crate) fn take_out(&mut self, entries: &mut Entries, job: Handle<JobEntry>) {
         self.timer(entries[job].clock_of_wait()).remove(entries, job, QueueOrder::Fifo);
     }
 
     /// Notes when a waiting job expires.
-    pub(crate) fn note_expiry(&mut self, at: Timestamp, number: u64, job: Handle<Entry>) {
+    pub(crate) fn note_expiry(&mut self, at: Timestamp, number: u64, job: Handle<JobEntry>) {
         self.expiries.insert((at, number), job);
     }
 
@@ -104,12 +109,12 @@ impl Timers {
     }
 
     /// Notes when a queue's rate allows more.
-    pub(crate) fn note_refill(&mut self, at: Timestamp, queue: Handle<Queue>) {
+    pub(crate) fn note_refill(&mut self, at: Timestamp, queue: Handle<QueueEntry>) {
         self.refills.insert((at, queue));
     }
 
     /// A queue waits for its rate no longer.
-    pub(crate) fn forget_refill(&mut self, at: Timestamp, queue: Handle<Queue>) {
+    pub(crate) fn forget_refill(&mut self, at: Timestamp, queue: Handle<QueueEntry>) {
         self.refills.remove(&(at, queue));
     }
 
@@ -121,7 +126,7 @@ impl Timers {
     }
 }
 
-fn first<'a>(timer: &PriorityQueue, entries: &'a Entries) -> Option<&'a Entry> {
+fn first<'a>(timer: &PriorityQueue, entries: &'a Entries) -> Option<&'a JobEntry> {
     timer.first(entries, QueueOrder::Fifo).map(|job| &entries[job])
 }
 
@@ -129,19 +134,24 @@ fn first<'a>(timer: &PriorityQueue, entries: &'a Entries) -> Option<&'a Entry> {
 mod tests {
     use super::*;
 
-    fn at(now: i64, wall: i64) -> Moment {
-        Moment { now: Timestamp(now), wall: Timestamp(wall) }
+    fn at(now: i64, wall: i64) -> ClockTimes {
+        ClockTimes { now: Timestamp(now), wall: Timestamp(wall) }
     }
 
     /// Has a job wait for that time of a clock.
-    fn time(timers: &mut Timers, entries: &mut Entries, clock: JobClock, visible_at: i64) -> Handle<Entry> {
+    fn time(
+        timers: &mut Timers,
+        entries: &mut Entries,
+        clock: JobClock,
+        visible_at: i64,
+    ) -> Handle<JobEntry> {
         let number = entries.count() as u64;
-        let job = entries.add(Entry { clock, ..Entry::sample(visible_at, number) });
+        let job = entries.add(JobEntry { clock, ..JobEntry::sample(visible_at, number) });
         timers.time(entries, job);
         job
     }
 
-    fn due_job(timers: &Timers, entries: &Entries, time: Moment) -> Option<Handle<Entry>> {
+    fn due_job(timers: &Timers, entries: &Entries, time: ClockTimes) -> Option<Handle<JobEntry>> {
         match timers.due(entries, time)? {
             DueTimer::Job(job) => Some(job),
             DueTimer::Expiry(_) | DueTimer::Refill(..) => None,
@@ -181,7 +191,7 @@ mod tests {
     #[test]
     fn the_next_time_is_told_on_the_engine_clock() {
         let (mut timers, mut entries, mut clocks) =
-            (Timers::default(), Entries::default(), Clocks::default());
+            (Timers::default(), Entries::default(), ClockOffset::default());
         assert_eq!(timers.next(&entries, &clocks), None);
         clocks.set_wall(Timestamp(0), Timestamp(1_000));
         let job = time(&mut timers, &mut entries, JobClock::Wall, 1_050);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use base::Problem;
-use engine::queues::{Consumed, HandOver, QueueName, Want};
+use engine::queues::{ConsumeTerms, Consumed, HandOver, QueueName};
 use net::metrics::Counted;
 
 use crate::RequestContext;
@@ -25,7 +25,7 @@ const JOB_BYTES: usize = 192;
 /// Who asks for jobs, and may wait for them.
 pub(crate) struct JobConsumer {
     queues: Vec<QueueName>,
-    want: Want,
+    want: ConsumeTerms,
     /// What it takes of its token's limit.
     taken: Option<ThrottledCall>,
 }
@@ -68,13 +68,13 @@ impl JobConsumer {
     }
 }
 
-fn want(query: Query<'_>) -> Result<Want, LmstfyAnswer> {
+fn want(query: Query<'_>) -> Result<ConsumeTerms, LmstfyAnswer> {
     let most = u64::from(u32::MAX);
     let ttr = query.number("ttr", TTR_SECONDS, most).ok_or_else(|| LmstfyAnswer::bad("invalid ttr"))?;
     let wait = query.number("timeout", 0, most).ok_or_else(|| LmstfyAnswer::bad("invalid timeout"))?;
     let count = query.number("count", 1, COUNT_MAX).filter(|count| *count > 0);
     let count = count.ok_or_else(|| LmstfyAnswer::bad("invalid count"))?;
-    Ok(Want {
+    Ok(ConsumeTerms {
         max: count as usize,
         ttr: Duration::from_secs(ttr).max(TTR_MIN),
         wait: Duration::from_secs(wait),
@@ -87,7 +87,7 @@ fn want(query: Query<'_>) -> Result<Want, LmstfyAnswer> {
 async fn waiting(
     shared: &RequestContext,
     queues: &[QueueName],
-    want: Want,
+    want: ConsumeTerms,
 ) -> Result<Option<(Vec<Consumed>, HandOver)>, Problem> {
     let _counted = Counted::new(&shared.metrics.waiting);
     let mut stop = shared.stop.clone();
@@ -101,8 +101,8 @@ async fn waiting(
 
 fn written(shared: &RequestContext, queues: &[QueueName], jobs: &[Consumed], as_list: bool) -> Vec<u8> {
     let data = |job: &Consumed| match &job.payload {
-        engine::queues::Payload::Json(text) => text.len(),
-        engine::queues::Payload::Bytes(bytes) => bytes.len(),
+        engine::queues::JobPayload::Json(text) => text.len(),
+        engine::queues::JobPayload::Bytes(bytes) => bytes.len(),
     };
     let bytes: usize = jobs.iter().map(|job| data(job) * 4 / 3 + JOB_BYTES).sum();
     let (mut text, now) = (Vec::with_capacity(bytes), shared.now());

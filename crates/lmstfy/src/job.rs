@@ -3,7 +3,7 @@
 use base::Timestamp;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use engine::queues::{Attributes, Consumed, DeadView, JobView, Payload, id_from_text, id_text};
+use engine::queues::{Attributes, Consumed, DeadView, JobPayload, JobView, id_from_text, id_text};
 use engine::records::JobId;
 use serde_json::to_writer;
 
@@ -23,7 +23,7 @@ pub(crate) fn id(text: &str) -> Option<JobId> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {
     id: JobId,
-    payload: &'a Payload,
+    payload: &'a JobPayload,
     attributes: &'a [Attribute],
     published_at: Timestamp,
     expires_at: Option<Timestamp>,
@@ -132,10 +132,10 @@ fn seconds_left(expires_at: Timestamp, now: Timestamp) -> u64 {
     ((left + 500) / 1_000).max(1)
 }
 
-fn write_base64(out: &mut Vec<u8>, payload: &Payload) {
+fn write_base64(out: &mut Vec<u8>, payload: &JobPayload) {
     let bytes = match payload {
-        Payload::Json(text) => text.as_bytes(),
-        Payload::Bytes(bytes) => bytes,
+        JobPayload::Json(text) => text.as_bytes(),
+        JobPayload::Bytes(bytes) => bytes,
     };
     let start = out.len();
     out.resize(start + bytes.len().div_ceil(3) * 4, 0);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn members_are_those_of_the_real_server_in_its_order() {
-        let payload = Payload::Bytes(Arc::from(*b"hello"));
+        let payload = JobPayload::Bytes(Arc::from(*b"hello"));
         let attributes = [("a".into(), "\"1\"".into()), ("b".into(), "2".into())];
         let shown = Shown {
             id: JobId([0, 0, 0, 0, 3, 232, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -181,7 +181,7 @@ mod tests {
         let expect = r#"{"attributes":{"a":"\"1\"","b":"2"},"data":"aGVsbG8=","elapsed_ms":700,"job_id":"00000000Z80000000000000000","msg":"new job","namespace":"n","queue":"q","remain_tries":2,"ttl":9}"#;
         assert_eq!(String::from_utf8_lossy(&text), expect);
         text.clear();
-        let json = Payload::Json(Arc::from("{}"));
+        let json = JobPayload::Json(Arc::from("{}"));
         let dead = Shown { payload: &json, attributes: &[], expires_at: None, tries_left: 0, ..shown };
         dead.write(&mut text, "n", "q", None, Timestamp(1_000));
         let expect = r#"{"attributes":null,"data":"e30=","elapsed_ms":0,"job_id":"00000000Z80000000000000000","namespace":"n","queue":"q","remain_tries":0,"ttl":0}"#;

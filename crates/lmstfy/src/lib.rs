@@ -21,7 +21,7 @@ use axum::routing::any;
 use base::Timestamp;
 use base::locks::locked;
 use engine::Engine;
-use engine::queues::Queues;
+use engine::queues::QueueCalls;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use governor::clock::DefaultClock;
@@ -74,7 +74,7 @@ pub struct Lmstfy {
 
 struct RequestContext {
     engine: Engine,
-    queues: Queues,
+    queues: QueueCalls,
     tokens: Tokens,
     /// The tokens of the REST API are good here too.
     access: Arc<Access>,

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use base::Problem;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JSON_BODY_BYTES_MAX};
-use engine::queues::{Attributes, Due, NewJob, Payload, QueueName, id_text};
+use engine::queues::{Attributes, DueTime, JobPayload, NewJob, QueueName, id_text};
 use net::body::{WholeBody, whole};
 use net::shares::SenderKey;
 use serde_json::value::RawValue;
@@ -54,11 +54,11 @@ impl PublishTerms {
 
     fn job(&self, bytes: &[u8]) -> NewJob {
         NewJob {
-            due: self.delay.map(Due::After),
+            due: self.delay.map(DueTime::After),
             ttl: self.ttl,
             tries: self.tries,
             attributes: self.attributes.clone(),
-            ..NewJob::new(Payload::Bytes(Arc::from(bytes)))
+            ..NewJob::new(JobPayload::Bytes(Arc::from(bytes)))
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use base::Problem;
-use engine::queues::{QueueStats, Queues};
+use engine::queues::{QueueCalls, QueueStats};
 
 use crate::POOL;
 
@@ -19,7 +19,7 @@ const STEP: usize = 1_000;
 const END: &str = "# EOF\n";
 
 /// The first queues in order of namespace and name, at most so many.
-pub(crate) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<QueueStats>, Problem> {
+pub(crate) async fn first_queues(queues: &QueueCalls, most: usize) -> Result<Vec<QueueStats>, Problem> {
     let mut all: Vec<QueueStats> = Vec::new();
     while all.len() < most {
         let step = STEP.min(most - all.len());
@@ -34,7 +34,7 @@ pub(crate) async fn first_queues(queues: &Queues, most: usize) -> Result<Vec<Que
 }
 
 /// Adds the sizes to the text of all metrics.
-pub(crate) async fn add(text: &mut String, queues: &Queues) -> Result<(), Problem> {
+pub(crate) async fn add(text: &mut String, queues: &QueueCalls) -> Result<(), Problem> {
     let queues = first_queues(queues, QUEUES_MAX).await?;
     text.truncate(text.strip_suffix(END).map_or(text.len(), str::len));
     write(text, "queue_sizes", "Jobs of a queue that can be consumed", &queues, |stats| stats.ready);

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::http::Request;
 use base::limits::JOB_PAYLOAD_BYTES_MAX;
 use base::{Lineage, SystemClock, Timestamp};
-use engine::{Engine, Settings};
+use engine::{Engine, EngineSettings};
 use futures_util::future::{FutureExt, join_all, poll_immediate};
 use net::memory_budget::MemoryBudget;
 use store::MemoryStore;
@@ -40,7 +40,8 @@ impl Rig {
 
     async fn over(store: Arc<MemoryStore>, tokens: Vec<Token>) -> Self {
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
+        let engine =
+            Engine::start(EngineSettings::for_tests(), store, clock).await.expect("an empty store loads");
         let access = Arc::new(Access::of(tokens));
         let text = |text: &str| text.to_owned();
         let own = StoredToken { namespace: text("ns"), token: text("secret"), description: text("") };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{EntityId, Incarnation, Timestamp};
-use engine::Answer;
+use engine::AttemptOutcome;
 use engine::records::Client;
 
 use crate::by_client::ByClient;
@@ -38,13 +38,13 @@ pub struct AttemptReport {
     /// When it began.
     pub at: Timestamp,
     /// What came of it.
-    pub answer: Answer,
+    pub answer: AttemptOutcome,
 }
 
 impl AttemptReport {
     /// Whether the receiver took the notification.
     pub(crate) fn is_success(&self) -> bool {
-        matches!(self.answer, Answer::Status { code: 200..=299, .. })
+        matches!(self.answer, AttemptOutcome::Status { code: 200..=299, .. })
     }
 }
 
@@ -58,7 +58,7 @@ pub enum BreakerEvent {
         /// Attempts that failed in a row.
         failed: u32,
         /// How the last of them ended.
-        last: Answer,
+        last: AttemptOutcome,
     },
     /// It closed: they wait no more.
     Closed {
@@ -144,12 +144,12 @@ impl Breakers {
     /// An attempt at a client that is still as it was then.
     pub(crate) fn report(&mut self, report: AttemptReport) -> Option<BreakerEvent> {
         match report.answer {
-            Answer::Status { code: 200..=299, .. } => {
+            AttemptOutcome::Status { code: 200..=299, .. } => {
                 self.close(report.to.incarnation, CloseReason::Delivered)
             }
             // The receiver wants nothing more, and the client is disabled: that is no failure.
-            Answer::Status { code: 410, .. } | Answer::Withheld => None,
-            Answer::Status { .. } | Answer::Error(_) => self.failed(report),
+            AttemptOutcome::Status { code: 410, .. } | AttemptOutcome::Withheld => None,
+            AttemptOutcome::Status { .. } | AttemptOutcome::Error(_) => self.failed(report),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use engine::Answer;
+use engine::AttemptOutcome;
 use engine::records::AttemptError;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -68,7 +68,7 @@ impl WebhookMetrics {
         }
     }
 
-    pub(crate) fn attempt(&self, answer: Answer, took: Duration) {
+    pub(crate) fn attempt(&self, answer: AttemptOutcome, took: Duration) {
         let result = AttemptResult::from(answer);
         self.attempts.get_or_create(&AttemptLabels { result }).inc();
         self.duration.observe(took.as_secs_f64());
@@ -108,16 +108,16 @@ pub(crate) enum AttemptResult {
     Withheld,
 }
 
-impl From<Answer> for AttemptResult {
-    fn from(answer: Answer) -> Self {
+impl From<AttemptOutcome> for AttemptResult {
+    fn from(answer: AttemptOutcome) -> Self {
         match answer {
-            Answer::Status { code: 200..=299, .. } => Self::Delivered,
-            Answer::Status { code: 300..=399, .. } => Self::Redirect,
-            Answer::Status { code: 400..=499, .. } => Self::ClientError,
-            Answer::Status { code: 500..=599, .. } => Self::ServerError,
-            Answer::Status { .. } => Self::OtherStatus,
-            Answer::Error(error) => Self::NoAnswer(error),
-            Answer::Withheld => Self::Withheld,
+            AttemptOutcome::Status { code: 200..=299, .. } => Self::Delivered,
+            AttemptOutcome::Status { code: 300..=399, .. } => Self::Redirect,
+            AttemptOutcome::Status { code: 400..=499, .. } => Self::ClientError,
+            AttemptOutcome::Status { code: 500..=599, .. } => Self::ServerError,
+            AttemptOutcome::Status { .. } => Self::OtherStatus,
+            AttemptOutcome::Error(error) => Self::NoAnswer(error),
+            AttemptOutcome::Withheld => Self::Withheld,
         }
     }
 }
@@ -151,8 +151,8 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = register_metrics(&mut registry);
         let took = Duration::from_millis(3);
-        metrics.attempt(Answer::Status { code: 204, retry_after: None }, took);
-        metrics.attempt(Answer::Error(AttemptError::TlsFailed), took);
+        metrics.attempt(AttemptOutcome::Status { code: 204, retry_after: None }, took);
+        metrics.attempt(AttemptOutcome::Error(AttemptError::TlsFailed), took);
         metrics.pushed(true);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("written");
@@ -183,7 +183,7 @@ mod tests {
             (503, R::ServerError),
             (600, R::OtherStatus),
         ] {
-            assert_eq!(R::from(Answer::Status { code, retry_after: None }), expect, "{code}");
+            assert_eq!(R::from(AttemptOutcome::Status { code, retry_after: None }), expect, "{code}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base::ClientId;
 use engine::notices::{NoticeDue, NoticeLease, PostOutcome};
 use engine::records::NoticeKey;
-use engine::{Answer, Engine};
+use engine::{AttemptOutcome, Engine};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
@@ -116,10 +116,10 @@ async fn post(engine: &Engine, sender: &Sender, due: NoticeDue) -> (ClientId, bo
     let body = Arc::from(body::notice(&notice).into_bytes());
     let answer = sender.attempt(&client, notice.id, body).await.answer;
     let outcome = match answer {
-        Answer::Status { code: 200..=299, .. } => PostOutcome::Took,
-        Answer::Status { code: 410, .. } => PostOutcome::Gone,
-        Answer::Status { retry_after, .. } => PostOutcome::Failed(retry_after),
-        Answer::Error(_) | Answer::Withheld => PostOutcome::Failed(None),
+        AttemptOutcome::Status { code: 200..=299, .. } => PostOutcome::Took,
+        AttemptOutcome::Status { code: 410, .. } => PostOutcome::Gone,
+        AttemptOutcome::Status { retry_after, .. } => PostOutcome::Failed(retry_after),
+        AttemptOutcome::Error(_) | AttemptOutcome::Withheld => PostOutcome::Failed(None),
     };
     let told = async {
         engine.note_answer(&client, answer).await?;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use base::{EntityId, Incarnation, PartitionId, Timestamp, hash};
 use engine::outcomes::{OutcomeDue, OutcomeLane, SendResult};
-use engine::queues::{IdempotencyKey, NewJob, Payload, QueueName};
+use engine::queues::{IdempotencyKey, JobPayload, NewJob, QueueName};
 use engine::records::{Client, OutcomeReceiver};
 use engine::streams::{AppendTerms, MessagePayload, NewMessage, OwnedExternalId, StreamName};
-use engine::{Answer, Engine};
+use engine::{AttemptOutcome, Engine};
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{self, JoinSet};
@@ -122,7 +122,7 @@ pub(crate) async fn publish(
     idempotency: IdempotencyKey,
 ) -> SendResult {
     let name = QueueName::unchecked(namespace, queue);
-    let job = NewJob::new(Payload::Json(body.into()));
+    let job = NewJob::new(JobPayload::Json(body.into()));
     match engine.queues().publish(&name, vec![job], Some(idempotency)).await {
         Ok(_) => SendResult::Delivered,
         Err(problem) => {
@@ -158,9 +158,9 @@ pub(crate) async fn append(
 /// Has a URL told something: as a signed post, whose message has this id.
 pub(crate) async fn post(sender: &Sender, to: (&str, &[u8]), id: EntityId, body: String) -> SendResult {
     match answer_of(sender, to, id, body).await {
-        Answer::Status { code: 200..=299, .. } => SendResult::Delivered,
-        Answer::Status { retry_after, .. } => SendResult::Failed(retry_after),
-        Answer::Error(_) | Answer::Withheld => SendResult::Failed(None),
+        AttemptOutcome::Status { code: 200..=299, .. } => SendResult::Delivered,
+        AttemptOutcome::Status { retry_after, .. } => SendResult::Failed(retry_after),
+        AttemptOutcome::Error(_) | AttemptOutcome::Withheld => SendResult::Failed(None),
     }
 }
 
@@ -170,7 +170,7 @@ pub(crate) async fn answer_of(
     (url, secret): (&str, &[u8]),
     id: EntityId,
     body: String,
-) -> Answer {
+) -> AttemptOutcome {
     let marked = hash::derived(hash::derived(0, url.as_bytes()), secret) | RECEIVER_BIT;
     let receiver = Client {
         id: base::ClientId::new("command").expect("letters may be in a client id"),

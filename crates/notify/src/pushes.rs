@@ -11,7 +11,7 @@ use std::time::Duration;
 use base::{EntityId, Problem, Timestamp, hash};
 use engine::streams::{PushFailure, PushKey, PushPage, PushTarget};
 use engine::target_tasks::TargetTasks;
-use engine::{Answer, Engine};
+use engine::{AttemptOutcome, Engine};
 use tokio::sync::{Semaphore, watch};
 
 use crate::body;
@@ -118,7 +118,7 @@ impl Pushes {
         let text = body::messages(&target.key, &page.items);
         drop(page);
         let answer = answer_of(&self.sender, (&url, &secret), id, text).await;
-        let is_taken = matches!(answer, Answer::Status { code: 200..=299, .. });
+        let is_taken = matches!(answer, AttemptOutcome::Status { code: 200..=299, .. });
         self.metrics.pushed(is_taken);
         drop(place);
         if is_taken {
@@ -151,9 +151,9 @@ impl Pushes {
     }
 
     /// Waits as long as the delays of `[notify]` say, or as the receiver asks for.
-    async fn not_taken(&self, target: &PushTarget, failures: u32, answer: Answer) {
+    async fn not_taken(&self, target: &PushTarget, failures: u32, answer: AttemptOutcome) {
         let (patience, error) = match answer {
-            Answer::Status { code, retry_after } => (retry_after, format!("answered {code}")),
+            AttemptOutcome::Status { code, retry_after } => (retry_after, format!("answered {code}")),
             _ => (None, AttemptResult::from(answer).as_str().to_owned()),
         };
         let PushKey { stream, subscription } = &target.key;
@@ -312,7 +312,7 @@ mod tests {
     #[tokio::test]
     async fn a_position_moves_past_messages_of_others_that_come_all_the_time() {
         let clock = Arc::new(SteppedClock::default());
-        let settings = engine::Settings::for_tests();
+        let settings = engine::EngineSettings::for_tests();
         let store = Arc::new(MemoryStore::new(Lineage(1), 4));
         let engine = Engine::start(settings, store, Arc::<SteppedClock>::clone(&clock)).await.expect("loads");
         subscribe(&engine, "http://127.0.0.1:9/", 2).await;

@@ -17,9 +17,9 @@ use crate::sender::Sender;
 
 /// It tries so often, and soon again.
 pub(crate) async fn engine(attempts_max: u32) -> Engine {
-    let settings = engine::Settings {
+    let settings = engine::EngineSettings {
         retry: RetrySettings { base: Duration::from_millis(5), max: Duration::from_millis(20), attempts_max },
-        ..engine::Settings::for_tests()
+        ..engine::EngineSettings::for_tests()
     };
     let store = Arc::new(MemoryStore::new(Lineage(1), 4));
     let clock = Arc::new(SystemClock::start(Timestamp(0)));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, EntityId, Timestamp};
 use engine::records::{ANSWER_BYTES_MAX, AttemptDetail, AttemptError, AttemptTimings, Client};
-use engine::{Answer, AttemptEnd};
+use engine::{AttemptEnd, AttemptOutcome};
 
 use crate::connection::{AnswerStart, Broken, ReceiverConnection, ResponseHead};
 use crate::connector::{ConnectError, Connector, millis};
@@ -66,8 +66,8 @@ impl Sender {
         let answering = self.answer(client, delivery, body, &mut detail);
         let (answer, open) = match tokio::time::timeout(self.timeout, answering).await {
             Ok(Ok((answer, open))) => (answer, Some(open)),
-            Ok(Err(error)) => (Answer::Error(error), None),
-            Err(_) => (Answer::Error(AttemptError::TimedOut), None),
+            Ok(Err(error)) => (AttemptOutcome::Error(error), None),
+            Err(_) => (AttemptOutcome::Error(AttemptError::TimedOut), None),
         };
         let took = began.elapsed();
         self.metrics.attempt(answer, took);
@@ -91,7 +91,7 @@ impl Sender {
         delivery: EntityId,
         body: Arc<[u8]>,
         detail: &mut AttemptDetail,
-    ) -> Result<(Answer, Open), AttemptError> {
+    ) -> Result<(AttemptOutcome, Open), AttemptError> {
         let id = &client.id;
         let Ok(client) = self.clients.get(client) else {
             tracing::error!(client = %id, "the client's URL cannot be posted to");
@@ -107,7 +107,7 @@ impl Sender {
         })?;
         let asked = response.retry_after.as_deref();
         let retry_after = asked.and_then(|text| retry_after(text, self.clock.wall()));
-        let answer = Answer::Status { code: response.status, retry_after };
+        let answer = AttemptOutcome::Status { code: response.status, retry_after };
         Ok((answer, Open { client, connection, response }))
     }
 

@@ -88,7 +88,7 @@ mod tests {
 
     use bytes::Bytes;
     use engine::campaigns::{NewPickTerms, NewTask};
-    use engine::queues::{Payload, QueueName};
+    use engine::queues::{JobPayload, QueueName};
     use engine::streams::{StreamName, StreamRead};
     use http_body_util::Full;
     use hyper::StatusCode;
@@ -122,7 +122,7 @@ mod tests {
         let queue = QueueName::unchecked("ns", "q");
         let jobs = engine.queues().jobs(&queue, None, None, (10, 100)).await.expect("readable").found;
         let payloads: Vec<_> = jobs.into_iter().map(|job| job.payload).collect();
-        assert_eq!(payloads, [Payload::Json(body.into())]);
+        assert_eq!(payloads, [JobPayload::Json(body.into())]);
         assert_eq!(engine.lease_task_ends(LEASED_MAX).await.expect("accepting").len(), 0, "it was taken");
     }
 

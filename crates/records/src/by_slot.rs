@@ -2,7 +2,7 @@
 //!
 //! Slots are dense and never used again, so records lie in pages of neighbouring slots. An empty
 //! page is freed: replacing a fleet again and again does not grow memory. A freed page leaves one
-//! [`Page`], 16 bytes for 128 slots.
+//! [`SlotPage`], 16 bytes for 128 slots.
 
 use crate::DeviceSlot;
 
@@ -13,11 +13,11 @@ const PAGE_SLOTS: usize = 128;
 /// A record for each of some slots, in order of slot.
 #[derive(Clone, Debug)]
 pub struct BySlot<T> {
-    pages: Vec<Page<T>>,
+    pages: Vec<SlotPage<T>>,
 }
 
 #[derive(Clone, Debug)]
-struct Page<T> {
+struct SlotPage<T> {
     /// How many of the slots are taken.
     taken: usize,
     slots: Option<Box<[Option<T>; PAGE_SLOTS]>>,
@@ -60,9 +60,9 @@ impl<T> BySlot<T> {
     fn place_for(&mut self, slot: DeviceSlot) -> &mut Option<T> {
         let (page, within) = place(slot);
         if page >= self.pages.len() {
-            self.pages.resize_with(page + 1, || Page { taken: 0, slots: None });
+            self.pages.resize_with(page + 1, || SlotPage { taken: 0, slots: None });
         }
-        let Page { taken, slots } = &mut self.pages[page];
+        let SlotPage { taken, slots } = &mut self.pages[page];
         let place = &mut slots.get_or_insert_with(|| Box::new([const { None }; PAGE_SLOTS]))[within];
         *taken += usize::from(place.is_none());
         place
@@ -84,8 +84,8 @@ impl<T> BySlot<T> {
     pub fn behind(&self, after: Option<DeviceSlot>) -> impl Iterator<Item = (DeviceSlot, &T)> {
         let first = after.map_or(0, |slot| slot.0 as usize + 1);
         let pages = self.pages.iter().enumerate().skip(first / PAGE_SLOTS);
-        let slots =
-            pages.filter_map(|(page, Page { slots, .. })| Some((page * PAGE_SLOTS..).zip(slots.as_deref()?)));
+        let slots = pages
+            .filter_map(|(page, SlotPage { slots, .. })| Some((page * PAGE_SLOTS..).zip(slots.as_deref()?)));
         let behind = slots.flatten().skip_while(move |(slot, _)| *slot < first);
         behind.filter_map(|(slot, record)| Some((DeviceSlot(slot as u32), record.as_ref()?)))
     }

@@ -74,7 +74,7 @@ macro_rules! all_changes {
             /// An answer is kept no longer: its key, and when it was given.
             29 DeleteAnswer(key: AnswerKey, at: Timestamp) { deletes KeptAnswer }
             /// What was counted on a day is now this.
-            16 PutCounts(key: CountsKey, counts: Box<Counts>) { puts Counts at key }
+            16 PutCounts(key: CountsKey, counts: Box<HourlyCounts>) { puts HourlyCounts at key }
             /// A report was refused.
             17 PutQuarantined(report: Box<Quarantined>) { puts Quarantined }
             /// A refused report is kept no longer.

@@ -65,11 +65,11 @@ impl CountsKey {
 
 /// A day's counts, by hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts(pub [u32; 24]);
+pub struct HourlyCounts(pub [u32; 24]);
 
-weighs!(Counts: |_| 0);
+weighs!(HourlyCounts: |_| 0);
 
-impl Counts {
+impl HourlyCounts {
     /// Counts `more` in an hour of the day; stays at the most there can be.
     pub fn add(&mut self, hour: usize, more: u32) {
         if let Some(count) = self.0.get_mut(hour) {
@@ -104,7 +104,7 @@ mod tests {
     }
     #[test]
     fn an_hour_counts_up_to_the_most_there_can_be() {
-        let mut counts = Counts::default();
+        let mut counts = HourlyCounts::default();
         for (hour, more) in [(0, 5), (0, u32::MAX), (23, 7), (24, 9)] {
             counts.add(hour, more);
         }

@@ -84,7 +84,7 @@ base::names! {
 }
 
 /// What a device is like now, as far as it changes with an event. What every report moves is in
-/// [`Seen`].
+/// [`LastSeen`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceState {
     /// The present value; `None` before the first report.
@@ -101,7 +101,7 @@ weighs!(DeviceState: |state| text_of(state.value.as_ref()));
 
 /// A device's latest sign of life. Moves with every report, and dirties nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct LastSeen {
     /// When it was received.
     pub at: Timestamp,
     /// The way it came in.

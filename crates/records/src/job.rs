@@ -60,11 +60,11 @@ pub struct JobHead {
     /// Attempts it may have.
     pub tries: u32,
     /// Waiting or reserved.
-    pub state: JobState,
+    pub state: HeadState,
     /// The caller's own id.
     pub alias: Option<AliasKey>,
     /// What else holds of it.
-    pub terms: Terms,
+    pub terms: JobTerms,
     /// What takes its place when the reserved run ends.
     pub successor: Option<Box<Successor>>,
 }
@@ -73,7 +73,7 @@ weighs!(JobHead: |_| RECORD_BYTES);
 
 /// What holds of some jobs only; the default is a job of which nothing of it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
+pub struct JobTerms {
     /// The clock that `run_at` and, until the first lease, `visible_at` are on.
     pub clock: JobClock,
     /// When it is gone unless it is done, on the engine clock; a run under way may end first.
@@ -102,7 +102,7 @@ pub struct GroupKey(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recurrence {
     /// When its next run is due.
-    pub rule: Rule,
+    pub rule: RecurrenceRule,
     /// Runs that are left, the present one included; `None` for ever.
     pub left: Option<u32>,
     /// Counts the runs from 1.
@@ -113,7 +113,7 @@ pub struct Recurrence {
 
 /// When a recurring job is due again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum RecurrenceRule {
     /// This long after it was due before, in milliseconds; not 0.
     Every(u64),
     /// By a calendar that the job's body names.
@@ -175,14 +175,14 @@ impl ParkedJob {
     #[must_use]
     pub fn key(&self) -> ParkedKey {
         let JobHead { id, queue, number, visible_at, alias, terms, .. } = self.head;
-        let (parking, Terms { clock, expires_at, group, .. }) = (self.parking, terms);
+        let (parking, JobTerms { clock, expires_at, group, .. }) = (self.parking, terms);
         ParkedKey { id, queue, parking, clock, visible_at, number, expires_at, group, alias }
     }
 }
 
 /// Where a job stands. What is done or dead is no longer a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobState {
+pub enum HeadState {
     /// Available from `visible_at` on.
     Waiting,
     /// With a worker until `visible_at`.
@@ -190,13 +190,13 @@ pub enum JobState {
         /// The number of the lease.
         lease: u64,
         /// Who holds it.
-        holder: Holder,
+        holder: LeaseHolder,
     },
 }
 
 /// Who holds a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum LeaseHolder {
     /// A worker of this program; the lease ends with its process.
     Own(Process),
     /// A consumer outside; the lease survives a restart of the server.
@@ -215,7 +215,7 @@ pub struct Successor {
     /// Attempts it may have.
     pub tries: u32,
     /// What else holds of it.
-    pub terms: Terms,
+    pub terms: JobTerms,
     /// What it waits for.
     pub starts: Starts,
 }

@@ -47,18 +47,18 @@ pub use command::{
 };
 pub use coordination::{Lock, WorkState, WorkerControl};
 pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
-pub use counts::{CountedOf, Counts, CountsKey, Metric};
+pub use counts::{CountedOf, CountsKey, HourlyCounts, Metric};
 pub use delivery::{
     ANSWER_BYTES_MAX, Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey,
-    DeliveryProgress, DeliveryStatus, Flight, NotificationState, Waiting,
+    DeliveryProgress, DeliveryStatus, Flight, NotificationState, WaitingDelivery,
 };
-pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, PaceOverride, Reading, Seen};
+pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, LastSeen, PaceOverride, Reading};
 pub use event::{Event, EventKey, EventKind};
 pub use gathered::{GatheredReport, GatheredReports, ReportsCopy};
 pub use head::{AttendedReadings, PartitionHead};
 pub use job::{
-    AliasKey, GroupKey, Holder, JobClock, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process,
-    QueueKey, Recurrence, Reservation, Rule, Starts, Successor, Terms,
+    AliasKey, GroupKey, HeadState, JobClock, JobHead, JobId, JobTerms, LeaseHolder, ParkedJob, ParkedKey,
+    Parking, Process, QueueKey, Recurrence, RecurrenceRule, Reservation, Starts, Successor,
 };
 pub use job_purpose::{JobLine, JobPurpose, OutcomeLane, OutcomeOf};
 pub use notice::{NOTICE_ID_PREFIX, Notice, NoticeKey, NoticeKind, NoticePost};

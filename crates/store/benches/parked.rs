@@ -17,8 +17,8 @@ use base::random::Random;
 use base::{Clock, PartitionId, Timestamp};
 use blocklog::RealDisk;
 use records::{
-    Batch, JobClock, JobHead, JobId, JobState, Op, ParkedJob, Parking, PartitionHead, Queue, QueueCounts,
-    QueueKey, QueueSettings, Terms,
+    Batch, HeadState, JobClock, JobHead, JobId, JobTerms, Op, ParkedJob, Parking, PartitionHead, Queue,
+    QueueCounts, QueueKey, QueueSettings,
 };
 use store::port::{CommitOutcome, ParkedScan, QueueResident, Store, View};
 use store::{EmbeddedOptions, EmbeddedStore, Running};
@@ -136,9 +136,9 @@ impl Publishing {
             visible_at: due,
             attempt: 0,
             tries: 3,
-            state: JobState::Waiting,
+            state: HeadState::Waiting,
             alias: None,
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             successor: None,
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use base::DeviceId;
 use records::{
-    Batch, Delivery, DeliveryProgress, DeviceSlot, DeviceState, JobHead, JobId, Lock, Op, ParkedJob,
-    PartitionHead, Reading, ReportIds, Seen, Sign, StreamSubscription, WorkerControl,
+    Batch, Delivery, DeliveryProgress, DeviceSlot, DeviceState, JobHead, JobId, LastSeen, Lock, Op,
+    ParkedJob, PartitionHead, Reading, ReportIds, Sign, StreamSubscription, WorkerControl,
 };
 
 use crate::codec::key::{self, TableKey};
@@ -46,7 +46,7 @@ pub(crate) enum TableChange {
 #[derive(Debug)]
 pub(crate) struct SlotSign {
     pub(crate) slot: DeviceSlot,
-    pub(crate) seen: Seen,
+    pub(crate) seen: LastSeen,
     pub(crate) reading: Option<Reading>,
 }
 
@@ -177,7 +177,7 @@ fn put_delivery(delivery: &Delivery, out: &mut Vec<TableChange>) {
 
 fn slot_sign(sign: Sign, head: &PartitionHead) -> SlotSign {
     let Sign { slot, way, readings, newest_ts, reading } = sign;
-    let seen = Seen { at: head.now, way, attended: head.attended.ways[way.index()], readings, newest_ts };
+    let seen = LastSeen { at: head.now, way, attended: head.attended.ways[way.index()], readings, newest_ts };
     let reading = reading.map(|reading| Reading {
         number: readings,
         ts: reading.ts.unwrap_or(head.now),

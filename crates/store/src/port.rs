@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use base::{Incarnation, Lineage, PartitionId, Timestamp};
 use records::{
-    Batch, DeviceProfile, DeviceSlot, DeviceState, JobHead, NotificationState, PartitionHead, QuarantineKey,
-    Queue, QueueCounts, Reading, ReportIds, Seen,
+    Batch, DeviceProfile, DeviceSlot, DeviceState, JobHead, LastSeen, NotificationState, PartitionHead,
+    QuarantineKey, Queue, QueueCounts, Reading, ReportIds,
 };
 
 use crate::blocks::BlockStorage;
@@ -161,7 +161,7 @@ pub struct StoreMetric {
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeviceResident {
     /// A device with what is known of it.
-    Device(Box<DeviceProfile>, DeviceState, Option<Seen>),
+    Device(Box<DeviceProfile>, DeviceState, Option<LastSeen>),
     /// What a client was not told yet.
     NotificationState(Box<NotificationState>),
     /// A job.
@@ -228,7 +228,7 @@ pub struct FeedFilter {
 pub type RowsInOrder<'a> = Box<dyn Iterator<Item = Result<(TableKey, Option<Vec<u8>>), StoreError>> + 'a>;
 
 /// Signs of life of the devices of a slice, by [`DeviceSlot::within_slice`].
-pub type SeenSlice = [Option<Seen>; DeviceSlot::SLICE_DEVICES as usize];
+pub type SeenSlice = [Option<LastSeen>; DeviceSlot::SLICE_DEVICES as usize];
 
 /// One partition at one moment: the tables, and readings, which are kept in columns. Cheap to open,
 /// short-lived: one page of a list each.
@@ -251,7 +251,7 @@ pub trait View: Send {
     fn seen_slice(&self, slice: u32) -> Result<Box<SeenSlice>, StoreError>;
     /// A device's latest sign of life. An implementation that need not read the whole slice for it
     /// overrides this.
-    fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
+    fn seen(&self, slot: DeviceSlot) -> Result<Option<LastSeen>, StoreError> {
         Ok(self.seen_slice(slot.slice())?[usize::from(slot.within_slice())])
     }
     /// A device's readings, ordered by [`ReadingKey`].

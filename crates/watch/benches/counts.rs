@@ -10,7 +10,7 @@ use std::time::Duration;
 use base::{Attended, DeviceId, Incarnation, Kind, PartitionId, Timestamp, Value, WayIn};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use records::{AttendedReadings, Batch, DeviceProfile, DeviceSlot, DeviceState, PaceOverride};
-use watch::{Noticed, Settings, SignOfLife, Watch};
+use watch::{Noticed, SignOfLife, SilenceSettings, Watch};
 
 /// A crowd, so that a device is not the only one in its tables.
 const DEVICES: u32 = 10_000;
@@ -26,7 +26,7 @@ struct Scene {
 
 /// Every device has reported 0; the next reports will say `value`.
 fn scene(value: f64) -> Scene {
-    let settings = Settings {
+    let settings = SilenceSettings {
         report_interval: Duration::from_secs(3_600),
         loss_grace: Duration::ZERO,
         restart_grace: Duration::ZERO,

@@ -8,7 +8,7 @@ use base::time::millis;
 use base::{Attended, Timestamp, WayIn};
 use records::AttendedReadings;
 
-use crate::{GAP_MAX, Settings};
+use crate::{GAP_MAX, SilenceSettings};
 
 /// Which clock: a way's own, or for `None` the one that stands still while any configured way is
 /// unattended.
@@ -28,7 +28,7 @@ pub(crate) fn clock_index(of: ClockOf) -> usize {
 
 /// The attended clocks of a partition.
 #[derive(Debug)]
-pub(crate) struct Clocks {
+pub(crate) struct AttendedClocks {
     /// As they were at `at`.
     readings: AttendedReadings,
     at: Timestamp,
@@ -38,8 +38,8 @@ pub(crate) struct Clocks {
     configured: [bool; 3],
 }
 
-impl Clocks {
-    pub(crate) fn start(settings: &Settings, readings: AttendedReadings, now: Timestamp) -> Self {
+impl AttendedClocks {
+    pub(crate) fn start(settings: &SilenceSettings, readings: AttendedReadings, now: Timestamp) -> Self {
         Self {
             readings,
             at: now,
@@ -49,7 +49,7 @@ impl Clocks {
         }
     }
 
-    /// From the time of the latest [`Clocks::advance`] on.
+    /// From the time of the latest [`AttendedClocks::advance`] on.
     pub(crate) fn attend(&mut self, way: WayIn, attended: bool) {
         self.attended[way.index()] = attended;
     }
@@ -76,12 +76,12 @@ impl Clocks {
         readings
     }
 
-    /// A clock's reading at the latest [`Clocks::advance`].
+    /// A clock's reading at the latest [`AttendedClocks::advance`].
     pub(crate) fn reading(&self, of: ClockOf) -> Attended {
         self.readings.of(of)
     }
 
-    /// Whether a clock runs at the latest [`Clocks::advance`].
+    /// Whether a clock runs at the latest [`AttendedClocks::advance`].
     pub(crate) fn runs(&self, of: ClockOf) -> bool {
         self.at >= self.still_until && self.is_attended(of)
     }

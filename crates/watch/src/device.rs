@@ -6,15 +6,15 @@
 mod packed;
 
 use base::{Attended, Timestamp, Value, WayIn};
-use records::{Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, Seen, SignReading};
+use records::{Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, LastSeen, SignReading};
 
 use self::packed::{PackedReading, PackedStatus, PackedTime, U40};
 use crate::Noticed;
-use crate::wheel::Place;
+use crate::wheel::WheelPlace;
 
 /// One device.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub(crate) struct WatchedDevice {
     value: Option<Value>,
     changed_at: PackedTime,
     newest_ts: PackedTime,
@@ -34,11 +34,11 @@ pub(crate) struct Device {
     status: PackedStatus,
 }
 
-const _: () = assert!(size_of::<Option<Device>>() == 64, "a device is as long as a line of the cache");
+const _: () = assert!(size_of::<Option<WatchedDevice>>() == 64, "a device is as long as a line of the cache");
 
-impl Device {
-    pub(crate) fn load(profile: &DeviceProfile, state: DeviceState, seen: Option<Seen>) -> Self {
-        let nowhere = Place::default();
+impl WatchedDevice {
+    pub(crate) fn load(profile: &DeviceProfile, state: DeviceState, seen: Option<LastSeen>) -> Self {
+        let nowhere = WheelPlace::default();
         Self {
             value: state.value,
             changed_at: state.changed_at.into(),
@@ -63,8 +63,8 @@ impl Device {
         }
     }
 
-    pub(crate) fn seen(&self) -> Option<Seen> {
-        Some(Seen {
+    pub(crate) fn seen(&self) -> Option<LastSeen> {
+        Some(LastSeen {
             at: Option::from(self.seen_at)?,
             way: self.way()?,
             attended: self.silent_from.into(),
@@ -74,11 +74,11 @@ impl Device {
     }
 
     /// Where it waits among the silent.
-    pub(crate) fn place(&self) -> Place {
-        Place { before: self.before, after: self.after, bucket: self.status.bucket() }
+    pub(crate) fn place(&self) -> WheelPlace {
+        WheelPlace { before: self.before, after: self.after, bucket: self.status.bucket() }
     }
 
-    pub(crate) fn set_place(&mut self, place: Place) {
+    pub(crate) fn set_place(&mut self, place: WheelPlace) {
         (self.before, self.after) = (place.before, place.after);
         self.status = self.status.with_bucket(place.bucket);
     }

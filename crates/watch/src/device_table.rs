@@ -2,38 +2,38 @@
 
 use records::{BySlot, DeviceSlot};
 
-use crate::device::Device;
+use crate::device::WatchedDevice;
 
 /// The devices.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceTable {
-    devices: BySlot<Device>,
+    devices: BySlot<WatchedDevice>,
 }
 
 impl DeviceTable {
-    pub(crate) fn get(&self, slot: DeviceSlot) -> Option<&Device> {
+    pub(crate) fn get(&self, slot: DeviceSlot) -> Option<&WatchedDevice> {
         self.devices.get(slot)
     }
 
     /// A device that the caller knows to be there.
-    pub(crate) fn known(&self, slot: DeviceSlot) -> &Device {
+    pub(crate) fn known(&self, slot: DeviceSlot) -> &WatchedDevice {
         self.get(slot).expect("only slots of registered devices are named")
     }
 
     /// A device that the caller knows to be there.
-    pub(crate) fn known_mut(&mut self, slot: DeviceSlot) -> &mut Device {
+    pub(crate) fn known_mut(&mut self, slot: DeviceSlot) -> &mut WatchedDevice {
         self.devices.get_mut(slot).expect("only slots of registered devices are named")
     }
 
     /// Adds a device; its slot must be free.
-    pub(crate) fn put(&mut self, slot: DeviceSlot, device: Device) {
+    pub(crate) fn put(&mut self, slot: DeviceSlot, device: WatchedDevice) {
         assert!(slot.0 != u32::MAX, "the last number stands for nobody");
         let before = self.devices.put(slot, device);
         assert!(before.is_none(), "a slot is given to one device, ever");
     }
 
     /// Takes a device away, if it is there.
-    pub(crate) fn remove(&mut self, slot: DeviceSlot) -> Option<Device> {
+    pub(crate) fn remove(&mut self, slot: DeviceSlot) -> Option<WatchedDevice> {
         self.devices.remove(slot)
     }
 }
@@ -63,7 +63,7 @@ mod tests {
                     expected_from: Attended(0),
                     clients: Vec::new(),
                 };
-                devices.put(slot, Device::load(&profile, DeviceState::default(), None));
+                devices.put(slot, WatchedDevice::load(&profile, DeviceState::default(), None));
             }
             devices
         }

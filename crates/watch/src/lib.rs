@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use base::{Attended, Timestamp, Value, WayIn};
 use records::{
-    AttendedReadings, Batch, Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, Op, Seen, Sign,
+    AttendedReadings, Batch, Connection, DeviceProfile, DeviceSlot, DeviceState, EventKind, LastSeen, Op,
+    Sign,
 };
 
-use crate::clocks::Clocks;
-use crate::device::Device;
+use crate::clocks::AttendedClocks;
+use crate::device::WatchedDevice;
 use crate::device_table::DeviceTable;
 use crate::silence::{Silence, SilenceCheck};
 
@@ -43,7 +44,7 @@ pub const TICK: Duration = Duration::from_millis(100);
 
 /// The settings that silence is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct SilenceSettings {
     /// How often a device reports unless its profile says otherwise: `devices.report_interval`.
     pub report_interval: Duration,
     /// How much later it may: `devices.loss_grace`.
@@ -86,7 +87,7 @@ pub struct Noticed {
 /// Whether everything that is due was done.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum WatchProgress {
     /// Nothing more is due.
     Done,
     /// The limit was reached first; call again, after other inputs if they wait.
@@ -100,7 +101,7 @@ pub enum Progress {
 /// [`Watch::readings_of_clocks`] at it, because a stored sign of life has only its batch's time.
 #[derive(Debug)]
 pub struct Watch {
-    clocks: Clocks,
+    clocks: AttendedClocks,
     devices: DeviceTable,
     silence: Silence,
     connections: Connections,
@@ -113,9 +114,9 @@ impl Watch {
     /// partition; they stand still until `restart_grace` after `now`, and each until its way is
     /// attended.
     #[must_use]
-    pub fn new(settings: Settings, attended: AttendedReadings, now: Timestamp) -> Self {
+    pub fn new(settings: SilenceSettings, attended: AttendedReadings, now: Timestamp) -> Self {
         Self {
-            clocks: Clocks::start(&settings, attended, now),
+            clocks: AttendedClocks::start(&settings, attended, now),
             devices: DeviceTable::default(),
             silence: Silence::new(&settings, &attended),
             connections: Connections::default(),
@@ -124,9 +125,9 @@ impl Watch {
     }
 
     /// Adds a device as it was stored.
-    pub fn load(&mut self, profile: &DeviceProfile, state: DeviceState, seen: Option<Seen>) {
+    pub fn load(&mut self, profile: &DeviceProfile, state: DeviceState, seen: Option<LastSeen>) {
         *self.connections.of(state.connection) += 1;
-        self.devices.put(profile.slot, Device::load(profile, state, seen));
+        self.devices.put(profile.slot, WatchedDevice::load(profile, state, seen));
         self.silence.await_sign(&mut self.devices, profile.slot);
     }
 
@@ -205,11 +206,11 @@ impl Watch {
         limit: usize,
         batch: &mut Batch,
         noticed: &mut Vec<Noticed>,
-    ) -> Progress {
+    ) -> WatchProgress {
         self.clocks.advance(now);
         for _ in 0..limit {
             match self.silence.check_next(&mut self.devices, &self.clocks) {
-                SilenceCheck::NobodyDue => return Progress::Done,
+                SilenceCheck::NobodyDue => return WatchProgress::Done,
                 SilenceCheck::Waits => {}
                 SilenceCheck::Lost(slot) => {
                     let device = self.devices.known_mut(slot);
@@ -220,7 +221,7 @@ impl Watch {
                 }
             }
         }
-        if self.silence.is_anybody_due(&self.clocks) { Progress::More } else { Progress::Done }
+        if self.silence.is_anybody_due(&self.clocks) { WatchProgress::More } else { WatchProgress::Done }
     }
 
     /// When [`Watch::advance`] should be called next if nothing else happens; `None` while no
@@ -252,13 +253,13 @@ impl Watch {
     /// What a device is like now; `None` if there is no such device.
     #[must_use]
     pub fn state(&self, slot: DeviceSlot) -> Option<DeviceState> {
-        self.devices.get(slot).map(Device::state)
+        self.devices.get(slot).map(WatchedDevice::state)
     }
 
     /// A device's latest sign of life.
     #[must_use]
-    pub fn seen(&self, slot: DeviceSlot) -> Option<Seen> {
-        self.devices.get(slot).and_then(Device::seen)
+    pub fn seen(&self, slot: DeviceSlot) -> Option<LastSeen> {
+        self.devices.get(slot).and_then(WatchedDevice::seen)
     }
 
     /// When a device gave its latest sign of life.

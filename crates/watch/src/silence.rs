@@ -8,10 +8,10 @@ use base::Timestamp;
 use base::time::millis;
 use records::{AttendedReadings, Connection, DeviceSlot};
 
-use crate::Settings;
-use crate::clocks::{ALL_CLOCKS, CLOCKS, ClockOf, Clocks, clock_index};
+use crate::SilenceSettings;
+use crate::clocks::{ALL_CLOCKS, AttendedClocks, CLOCKS, ClockOf, clock_index};
 use crate::clocks::{reading_of_tick, tick_after, tick_reached};
-use crate::device::Device;
+use crate::device::WatchedDevice;
 use crate::device_table::DeviceTable;
 use crate::wheel::{Bucket, Wheel};
 
@@ -35,7 +35,7 @@ pub(crate) enum SilenceCheck {
 }
 
 impl Silence {
-    pub(crate) fn new(settings: &Settings, readings: &AttendedReadings) -> Self {
+    pub(crate) fn new(settings: &SilenceSettings, readings: &AttendedReadings) -> Self {
         Self {
             wheels: ALL_CLOCKS.map(|of| Wheel::new(clock_index(of), tick_reached(readings.of(of)))),
             default_interval_ms: millis(settings.report_interval).unsigned_abs(),
@@ -69,7 +69,7 @@ impl Silence {
     }
 
     /// Looks at one device whose bucket is due in a clock that runs.
-    pub(crate) fn check_next(&mut self, devices: &mut DeviceTable, clocks: &Clocks) -> SilenceCheck {
+    pub(crate) fn check_next(&mut self, devices: &mut DeviceTable, clocks: &AttendedClocks) -> SilenceCheck {
         for of in ALL_CLOCKS {
             let now = tick_reached(clocks.reading(of));
             if let Some(bucket) = self.due(of, clocks) {
@@ -90,13 +90,13 @@ impl Silence {
     }
 
     /// Whether [`Silence::check_next`] would look at anybody.
-    pub(crate) fn is_anybody_due(&self, clocks: &Clocks) -> bool {
+    pub(crate) fn is_anybody_due(&self, clocks: &AttendedClocks) -> bool {
         ALL_CLOCKS.into_iter().any(|of| self.due(of, clocks).is_some())
     }
 
     /// When somebody is due, and no later than the next pulse; `None` while nobody waits for a
     /// clock that runs.
-    pub(crate) fn next_wakeup(&self, clocks: &Clocks, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next_wakeup(&self, clocks: &AttendedClocks, now: Timestamp) -> Option<Timestamp> {
         let due = ALL_CLOCKS.into_iter().filter_map(|of| {
             let bucket = self.wheels[clock_index(of)].first()?;
             let wait_ms = reading_of_tick(bucket.tick).0.saturating_sub(clocks.reading(of).0);
@@ -105,7 +105,7 @@ impl Silence {
         due.min().map(|first| first.min(clocks.next_pulse()).max(now))
     }
 
-    fn due(&self, of: ClockOf, clocks: &Clocks) -> Option<Bucket> {
+    fn due(&self, of: ClockOf, clocks: &AttendedClocks) -> Option<Bucket> {
         if !clocks.runs(of) {
             return None;
         }
@@ -114,7 +114,7 @@ impl Silence {
     }
 
     /// The first tick at which a device's silence has lasted too long.
-    fn deadline_tick(&self, device: &Device) -> u64 {
+    fn deadline_tick(&self, device: &WatchedDevice) -> u64 {
         tick_after(device.deadline(self.default_interval_ms, self.grace_ms))
     }
 }

@@ -24,20 +24,20 @@ const _: () =
 
 /// Where a device waits: its neighbours in a bucket, and which bucket of which wheel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct WheelPlace {
     pub(crate) before: u32,
     pub(crate) after: u32,
     pub(crate) bucket: u16,
 }
 
-impl Default for Place {
+impl Default for WheelPlace {
     /// Waiting nowhere.
     fn default() -> Self {
         Self { before: NOBODY, after: NOBODY, bucket: NOWHERE }
     }
 }
 
-impl Place {
+impl WheelPlace {
     /// The number of the wheel in which it waits.
     pub(crate) fn wheel(self) -> Option<usize> {
         (self.bucket != NOWHERE).then(|| usize::from(self.bucket) / BUCKETS)
@@ -81,14 +81,18 @@ impl Wheel {
         }
         let device = devices.known_mut(slot);
         debug_assert_eq!(device.place().wheel(), None, "a device waits in one place");
-        device.set_place(Place { before: NOBODY, after, bucket: (self.number * BUCKETS + index) as u16 });
+        device.set_place(WheelPlace {
+            before: NOBODY,
+            after,
+            bucket: (self.number * BUCKETS + index) as u16,
+        });
     }
 
     /// Takes a device that waits in this wheel out of it.
     pub(crate) fn leave(&mut self, devices: &mut DeviceTable, slot: DeviceSlot) {
         let device = devices.known_mut(slot);
-        let Place { before, after, bucket } = device.place();
-        device.set_place(Place::default());
+        let WheelPlace { before, after, bucket } = device.place();
+        device.set_place(WheelPlace::default());
         let index = usize::from(bucket) - self.number * BUCKETS;
         if after != NOBODY {
             devices.known_mut(DeviceSlot(after)).before = before;

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, Request};
 use axum::routing::{get, post};
 use base::id::DELIVERY_ID_PREFIX;
 use base::{ClientId, Clock, DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
-use engine::{AttemptDue, Engine, Report, ReportContent, Settings, Slice};
+use engine::{AttemptDue, Engine, EngineSettings, Report, ReportContent, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
 use serde_json::{Value as Json, json};
@@ -66,7 +66,8 @@ impl Rig {
 
     async fn by(clock: Arc<dyn Clock>, access: Access) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
-        let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
+        let engine =
+            Engine::start(EngineSettings::for_tests(), store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
         Self::over(engine, access)
     }

@@ -77,7 +77,7 @@ async fn called(router: &axum::Router, call: &str, body: &str) -> (u16, serde_js
 async fn served() -> (ApiState, axum::Router) {
     let store = Arc::new(store::MemoryStore::new(base::Lineage(1), 2));
     let clock = Arc::new(base::SystemClock::start(Timestamp(0)));
-    let settings = engine::Settings::for_tests();
+    let settings = engine::EngineSettings::for_tests();
     let engine = engine::Engine::start(settings, store, clock).await.expect("an empty store loads");
     let budget = net::memory_budget::MemoryBudget::default();
     let api = ApiState::new(engine, access::Access::Open, &budget, Arc::default());

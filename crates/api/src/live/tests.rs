@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
 use base::{DeviceId, Lineage, SystemClock, Timestamp, Value, WayIn};
-use engine::{Engine, Report, ReportContent, Settings, Slice};
+use engine::{Engine, EngineSettings, Report, ReportContent, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
 use net::shares::SenderKey;
@@ -100,10 +100,10 @@ impl Rig {
 
     /// So many streams may be open.
     async fn with_streams(tokens: &[(&str, &str)], streams: usize) -> Self {
-        Self::with(tokens, streams, Settings::for_tests()).await
+        Self::with(tokens, streams, EngineSettings::for_tests()).await
     }
 
-    async fn with(tokens: &[(&str, &str)], streams: usize, settings: Settings) -> Self {
+    async fn with(tokens: &[(&str, &str)], streams: usize, settings: EngineSettings) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         let engine = Engine::start(settings, store, clock).await.expect("an empty store loads");

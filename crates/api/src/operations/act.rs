@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base::{ClientId, EntityId, Problem, hash};
 use engine::queues::{Dead, IdempotencyKey, JobRef};
 use engine::records::{AnswerKey, DeliveryStatus, DeviceProfile, OperationAction, OperationError};
-use engine::{DevicePatch, Form, OnlyIf, Patch};
+use engine::{AnswerForm, DevicePatch, OnlyIf, Patch};
 use net::problem::quoted;
 use serde::Deserialize;
 
@@ -172,10 +172,10 @@ async fn device(api: &ApiState, plan: &OperationPlan, profile: DeviceProfile) ->
 }
 
 /// The form of a call that is answered once for each row of an operation.
-fn form(of: EntityId, row: &str) -> Form<()> {
+fn form(of: EntityId, row: &str) -> AnswerForm<()> {
     let what = [&of.to_bytes()[..], row.as_bytes()].concat();
     let idempotency = IdempotencyKey { key: AnswerKey(hash::wide(&what)), body: 0 };
-    Form {
+    AnswerForm {
         idempotency: Some(idempotency),
         write: |made| ApiAnswer::of(made, |()| ApiAnswer::accepted()).stored(),
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::id::{DELIVERY_ID_PREFIX, QUARANTINE_ID_PREFIX};
 use base::{DeviceId, EntityId, Problem, Timestamp};
 use engine::commands::COMMAND_ID_PREFIX;
-use engine::queries::Device;
+use engine::queries::DeviceDetails;
 use engine::queues::{DeadView, JobRef, JobView, id_from_text};
 use engine::records::{Delivery, JobId, OperationAction, Quarantined};
 use engine::{Queries, TrackedCommand};
@@ -25,7 +25,7 @@ use OperationAction::{
 /// A row as it was just found.
 #[derive(Debug)]
 pub(super) enum OperationRow {
-    Device(Box<Device>),
+    Device(Box<DeviceDetails>),
     Delivery(Box<Delivery>),
     Command(Box<TrackedCommand>),
     Quarantined(Box<Quarantined>),

@@ -11,7 +11,7 @@ use engine::operations::{NextChunk, OPERATION_ID_PREFIX, OperationProgress};
 use engine::queries::LOOKED_AT_MAX;
 use engine::queues::{JobState, QueueName};
 use engine::records::OperationAction;
-use engine::{Engine, NewOperation, Received, Report, ReportContent, Settings, Slice};
+use engine::{Engine, EngineSettings, NewOperation, Received, Report, ReportContent, Slice};
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
 use net::shares::SenderKey;
@@ -34,7 +34,8 @@ impl Rig {
     async fn start(access: Access) -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        let engine = Engine::start(Settings::for_tests(), store, clock).await.expect("an empty store loads");
+        let engine =
+            Engine::start(EngineSettings::for_tests(), store, clock).await.expect("an empty store loads");
         engine.intake(WayIn::Http).attend(true).await;
         Self { state: ApiState::new(engine, access, &MemoryBudget::default(), Arc::new(Mutex::default())) }
     }

@@ -17,7 +17,7 @@ use engine::fleet::selection::{PLACE_BYTES_MAX, SELECTOR_BYTES_MAX, SelectionKey
 use engine::followers::{Followed, FollowedFeed, Follower};
 use engine::queries::BoundedPage;
 use engine::records::{OutcomeReceiver, Pick};
-use engine::{Engine, Patch, Queries, Version};
+use engine::{Engine, ObjectVersion, Patch, Queries};
 use net::problem::Refused;
 
 use self::begun::{create, put_one};
@@ -133,7 +133,7 @@ async fn change(
     let changed = changed(&api, &id, caller.as_deref(), patch).await?;
     let shown = CampaignShape::at(&changed, api.engine().clock().wall());
     let shown = if is_told_anew { shown.with_secret(&changed) } else { shown };
-    Ok(Tagged(ApiAnswer::ok(&shown), Version::of_campaign(&changed)))
+    Ok(Tagged(ApiAnswer::ok(&shown), ObjectVersion::of_campaign(&changed)))
 }
 
 /// Makes a change of a campaign of which the caller may have all that comes of it. If another
@@ -214,7 +214,7 @@ async fn list(State(api): State<ApiState>, params: Params) -> Result<Response, R
 async fn show(State(api): State<ApiState>, IdInPath(id): IdInPath) -> Result<Tagged, Refused> {
     let found = present(&api, id).await?;
     let shown = ApiAnswer::ok(&CampaignShape::at(&found, api.engine().clock().wall()));
-    Ok(Tagged(shown, Version::of_campaign(&found)))
+    Ok(Tagged(shown, ObjectVersion::of_campaign(&found)))
 }
 
 async fn present(api: &ApiState, id: String) -> Result<TrackedCampaign, Problem> {

@@ -11,7 +11,7 @@ use engine::fleet::check_url_of_portal;
 use engine::queries::BoundedPage;
 use engine::queues::IdempotencyKey;
 use engine::records::Client;
-use engine::{ClientPatch, Form, Patch, Queries, Version};
+use engine::{AnswerForm, ClientPatch, ObjectVersion, Patch, Queries};
 use net::problem::Refused;
 
 use super::Routes;
@@ -83,7 +83,7 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<ApiAn
         let write = |made: &_| {
             ApiAnswer::of(made, |client| ApiAnswer::created(&NewClientShape::from(client))).stored()
         };
-        let form = Form { idempotency, write };
+        let form = AnswerForm { idempotency, write };
         ApiAnswer::kept(&api.engine().create_client_as(shape::new_client(&body)?, form).await?)
     };
     creation.once(&api, create).await
@@ -149,7 +149,7 @@ async fn list(State(api): State<ApiState>, mut params: Params) -> Result<Respons
 
 async fn show(State(api): State<ApiState>, ClientInPath(id): ClientInPath) -> Result<Tagged, Refused> {
     let client = api.queries().client(&id).ok_or_else(|| unknown_client(id.as_str()))?;
-    Ok(Tagged(ApiAnswer::ok(&ClientShape::from(&*client)), Version::of_client(&client)))
+    Ok(Tagged(ApiAnswer::ok(&ClientShape::from(&*client)), ObjectVersion::of_client(&client)))
 }
 
 async fn change(
@@ -164,7 +164,7 @@ async fn change(
         check_change_of_portal(&api, caller, &id, &patch)?;
     }
     let client = api.engine().patch_client(id, patch, only_if).await?;
-    Ok(Tagged(ApiAnswer::ok(&ClientShape::from(&client)), Version::of_client(&client)))
+    Ok(Tagged(ApiAnswer::ok(&ClientShape::from(&client)), ObjectVersion::of_client(&client)))
 }
 
 /// A portal may change where its client is told, and nothing else of it. And it learns nothing of
@@ -201,7 +201,7 @@ async fn rotate_secret(
     let rotate = async move |api: ApiState, idempotency: Option<IdempotencyKey>| {
         let write =
             |made: &_| ApiAnswer::of(made, |client| ApiAnswer::ok(&SecretShape::from(client))).stored();
-        let form = Form { idempotency, write };
+        let form = AnswerForm { idempotency, write };
         ApiAnswer::kept(&api.engine().rotate_secret_as(id, form).await?)
     };
     creation.once_without_body(&api, rotate).await

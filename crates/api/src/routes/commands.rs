@@ -14,7 +14,7 @@ use engine::followers::{FollowedFeed, Follower};
 use engine::queries::{CommandFilter, FeedKey};
 use engine::queues::IdempotencyKey;
 use engine::records::{CommandKey, CommandStatus};
-use engine::{Engine, Form, TrackedCommand};
+use engine::{AnswerForm, Engine, TrackedCommand};
 use net::problem::Refused;
 use serde::Deserialize;
 
@@ -98,7 +98,7 @@ async fn send(
         command.check(api.engine().clock().wall())?;
         check_receiver(caller.as_deref(), command.notify.as_ref())?;
         let write = |made: &_| ApiAnswer::of(made, given).stored();
-        ApiAnswer::kept(&commands.send_as(device, command, Form { idempotency, write }).await?)
+        ApiAnswer::kept(&commands.send_as(device, command, AnswerForm { idempotency, write }).await?)
     };
     let sent = creation.once_by_row(&api, send).await?;
     if wait.is_zero() || sent.status != StatusCode::CREATED {
@@ -177,8 +177,10 @@ async fn retry(
     let retry = async move |api: ApiState, idempotency: Option<IdempotencyKey>| {
         let known = present(&api, id).await?;
         check_receiver(caller.as_deref(), known.command.notify.as_deref())?;
-        let form =
-            Form { idempotency, write: |made| ApiAnswer::of(made, |()| ApiAnswer::accepted()).stored() };
+        let form = AnswerForm {
+            idempotency,
+            write: |made| ApiAnswer::of(made, |()| ApiAnswer::accepted()).stored(),
+        };
         ApiAnswer::kept(&api.engine().commands().retry_as(id, form).await?)
     };
     creation.once_without_body(&api, retry).await

@@ -9,7 +9,7 @@ use base::Problem;
 use base::answers::DroppableAnswer;
 use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX, TTR_DEFAULT};
 use compact_str::CompactString;
-use engine::queues::{Consumed, HandOver, QueueName, ReservationToken, Retry, Want};
+use engine::queues::{ConsumeTerms, Consumed, HandOver, JobRetry, QueueName, ReservationToken};
 use engine::records::{JobId, WorkerControl};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -95,14 +95,14 @@ impl Handler<(), ApiState> for Consume {
     }
 }
 
-async fn asked(request: Request, api: ApiState) -> Result<(Vec<QueueName>, Want), Refused> {
+async fn asked(request: Request, api: ApiState) -> Result<(Vec<QueueName>, ConsumeTerms), Refused> {
     let (mut parts, body) = request.into_parts();
     let QueuesInPath(queues) = QueuesInPath::from_request_parts(&mut parts, &api).await?;
     let body = Text::from_request(Request::from_parts(parts, body), &api).await?;
     Ok((queues, want(&body)?))
 }
 
-async fn consume(api: &ApiState, queues: &[QueueName], want: Want) -> Result<Response, Refused> {
+async fn consume(api: &ApiState, queues: &[QueueName], want: ConsumeTerms) -> Result<Response, Refused> {
     let (jobs, hand_over, control) = consumed(api, queues, want).await?;
     let ApiAnswer { status, body } = ApiAnswer::ok(&ConsumedShape::of(queues, &jobs, control.as_deref()));
     let response = ApiAnswer { status, body: body.clone() }.into_response();
@@ -116,7 +116,7 @@ async fn consume(api: &ApiState, queues: &[QueueName], want: Want) -> Result<Res
 async fn consumed(
     api: &ApiState,
     queues: &[QueueName],
-    want: Want,
+    want: ConsumeTerms,
 ) -> Result<(Vec<Consumed>, HandOver, Option<Arc<WorkerControl>>), Problem> {
     let (all, Some(first)) = (api.queues(), queues.first()) else { unreachable!("a path names a queue") };
     if want.wait.is_zero() {
@@ -133,7 +133,7 @@ async fn consumed(
     Ok((jobs, hand_over, all.control(first)))
 }
 
-fn want(body: &str) -> Result<Want, Problem> {
+fn want(body: &str) -> Result<ConsumeTerms, Problem> {
     let fields = or_nothing(body, &["max", "ttr", "wait"])?;
     let wait = fields.optional("wait", duration)?.unwrap_or_default();
     if wait > CONSUME_WAIT_MAX {
@@ -142,7 +142,12 @@ fn want(body: &str) -> Result<Want, Problem> {
     }
     let max = |name: &str, json: &str| count_told(name, json, JOBS_PER_CALL_MAX as u32);
     let max = fields.optional("max", max)?.map_or(1, |max| max as usize);
-    Ok(Want { max, ttr: fields.optional("ttr", duration)?.unwrap_or(TTR_DEFAULT), wait, process: None })
+    Ok(ConsumeTerms {
+        max,
+        ttr: fields.optional("ttr", duration)?.unwrap_or(TTR_DEFAULT),
+        wait,
+        process: None,
+    })
 }
 
 async fn ack(
@@ -204,7 +209,7 @@ async fn release(
     body: Text,
 ) -> Result<ApiAnswer, Refused> {
     let fields = ObjectFields::read(&body, &["reservation", "delay", "error"])?;
-    let retry = Retry {
+    let retry = JobRetry {
         delay: fields.optional("delay", duration)?.unwrap_or_default(),
         error: fields.optional("error", string)?.map(CompactString::from),
     };

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use base::limits::STREAM_WAIT_MAX;
-use engine::Streams;
+use engine::StreamCalls;
 use engine::queries::BoundedPage;
 use engine::streams::{CopyReport, OwnedExternalId, ReceiptOf, ReceiptStatus, StreamName, is_label};
 use net::metrics::Counted;
@@ -84,7 +84,7 @@ fn of_one(summary: &'static str) -> Call {
 
 /// The copies of a stream, read by a thread that may wait for the store.
 struct StreamCopies {
-    streams: Streams,
+    streams: StreamCalls,
     stream: StreamName,
 }
 

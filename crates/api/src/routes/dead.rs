@@ -4,9 +4,9 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use base::limits::{JOB_PAYLOAD_BYTES_MAX, JOBS_PER_CALL_MAX};
-use engine::Queues;
+use engine::QueueCalls;
 use engine::queries::{BoundedPage, cost_of_row};
-use engine::queues::{Dead, DeadView, IdempotencyKey, Payload, QueueName, id_from_text};
+use engine::queues::{Dead, DeadView, IdempotencyKey, JobPayload, QueueName, id_from_text};
 use memchr::memmem::Finder;
 use net::problem::Refused;
 use tokio::runtime::Handle;
@@ -59,7 +59,7 @@ pub(super) fn routes() -> Routes {
 
 /// Dead letters of a queue, asked for by a thread that may wait for them.
 pub(crate) struct DeadLetterList {
-    queues: Queues,
+    queues: QueueCalls,
     queue: QueueName,
     executor: Handle,
     /// Only those whose error has this text in it.
@@ -83,8 +83,8 @@ impl DeadLetterList {
     /// Whether it is one of those that are asked for.
     pub(crate) fn is_meant(&self, view: &DeadView) -> bool {
         let payload = match &view.payload {
-            Payload::Json(text) => text.as_bytes(),
-            Payload::Bytes(bytes) => bytes,
+            JobPayload::Json(text) => text.as_bytes(),
+            JobPayload::Bytes(bytes) => bytes,
         };
         let error = view.dead.error.as_deref().unwrap_or_default();
         self.error.as_ref().is_none_or(|part| part.find(error.as_bytes()).is_some())
@@ -153,8 +153,8 @@ impl List for DeadLetterList {
 
     fn bytes(view: &DeadView) -> usize {
         match &view.payload {
-            Payload::Json(text) => text.len(),
-            Payload::Bytes(bytes) => bytes.len(),
+            JobPayload::Json(text) => text.len(),
+            JobPayload::Bytes(bytes) => bytes.len(),
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
             died_at: Timestamp(0),
             group: None,
         };
-        DeadView { dead, payload: Payload::Bytes(vec![0; bytes].into()), attributes: Attributes::new() }
+        DeadView { dead, payload: JobPayload::Bytes(vec![0; bytes].into()), attributes: Attributes::new() }
     }
 
     /// Searches so many letters of one size for those whose number `step` divides, page after page.

@@ -10,7 +10,7 @@ use engine::followers::{FollowedFeed, Follower};
 use engine::queries::{DeliveryFilter, FeedKey};
 use engine::queues::IdempotencyKey;
 use engine::records::{Delivery, DeliveryKey, DeliveryStatus};
-use engine::{Engine, Form, Queries};
+use engine::{AnswerForm, Engine, Queries};
 use net::problem::Refused;
 
 use super::Routes;
@@ -181,8 +181,10 @@ async fn retry(
     creation: Creation,
 ) -> Result<ApiAnswer, Refused> {
     let retry = async move |api: ApiState, idempotency: Option<IdempotencyKey>| {
-        let form =
-            Form { idempotency, write: |made| ApiAnswer::of(made, |()| ApiAnswer::accepted()).stored() };
+        let form = AnswerForm {
+            idempotency,
+            write: |made| ApiAnswer::of(made, |()| ApiAnswer::accepted()).stored(),
+        };
         ApiAnswer::kept(&api.engine().retry_delivery_as(id, form).await?)
     };
     creation.once_without_body(&api, retry).await

@@ -3,10 +3,10 @@
 use axum::extract::State;
 use axum::response::Response;
 use base::{DeviceId, Kind, Problem};
-use engine::queries::{Device, DeviceFilter};
+use engine::queries::{DeviceDetails, DeviceFilter};
 use engine::queues::IdempotencyKey;
 use engine::records::Connection;
-use engine::{Form, Queries, Version};
+use engine::{AnswerForm, ObjectVersion, Queries};
 use net::problem::Refused;
 
 use super::Routes;
@@ -75,7 +75,7 @@ async fn create(State(api): State<ApiState>, creation: Creation) -> Result<ApiAn
     let create = async |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| {
         let write =
             |made: &_| ApiAnswer::of(made, |device| ApiAnswer::created(&DeviceShape::from(device))).stored();
-        let form = Form { idempotency, write };
+        let form = AnswerForm { idempotency, write };
         ApiAnswer::kept(&api.engine().create_device_as(shape::new_device(&body)?, form).await?)
     };
     creation.once(&api, create).await
@@ -122,25 +122,25 @@ impl MatchingDevices {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub(crate) fn has(&self, device: &Device) -> Result<bool, Problem> {
+    pub(crate) fn has(&self, device: &DeviceDetails) -> Result<bool, Problem> {
         self.queries.lists_device(&self.filter, device)
     }
 }
 
 impl List for MatchingDevices {
     type Key = DeviceId;
-    type Found = Device;
+    type Found = DeviceDetails;
     type Shown<'a> = DeviceShape<'a>;
 
     fn look(&self, after: Option<&DeviceId>, limit: usize, cost_max: usize) -> PageOfList<Self> {
         self.queries.clone().within(cost_max).devices(&self.filter, after, limit)
     }
 
-    fn key(device: &Device) -> DeviceId {
+    fn key(device: &DeviceDetails) -> DeviceId {
         device.profile.id.clone()
     }
 
-    fn show(device: &Device) -> DeviceShape<'_> {
+    fn show(device: &DeviceDetails) -> DeviceShape<'_> {
         device.into()
     }
 }
@@ -165,8 +165,8 @@ async fn change(
     Ok(tagged(&api.engine().patch_device(id, shape::change_of_device(&body)?, only_if).await?))
 }
 
-fn tagged(device: &Device) -> Tagged {
-    Tagged(ApiAnswer::ok(&DeviceShape::from(device)), Version::of_device(&device.profile))
+fn tagged(device: &DeviceDetails) -> Tagged {
+    Tagged(ApiAnswer::ok(&DeviceShape::from(device)), ObjectVersion::of_device(&device.profile))
 }
 
 async fn remove(

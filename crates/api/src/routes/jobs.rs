@@ -5,9 +5,9 @@ use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
 use base::limits::JOB_PAYLOAD_BYTES_MAX;
-use engine::Queues;
+use engine::QueueCalls;
 use engine::queries::BoundedPage;
-use engine::queues::{JobRef, JobState, JobView, Payload, QueueName};
+use engine::queues::{JobPayload, JobRef, JobState, JobView, QueueName};
 use engine::records::JobId;
 use net::problem::Refused;
 use tokio::runtime::Handle;
@@ -88,7 +88,7 @@ async fn publish(
 
 /// Jobs of a queue, read from the store by a thread that may wait for it.
 pub(crate) struct JobListing {
-    pub queues: Queues,
+    pub queues: QueueCalls,
     pub queue: QueueName,
     pub state: Option<JobState>,
     pub executor: Handle,
@@ -119,8 +119,8 @@ impl List for JobListing {
 
     fn bytes((_, job): &Self::Found) -> usize {
         match &job.payload {
-            Payload::Json(text) => text.len(),
-            Payload::Bytes(bytes) => bytes.len(),
+            JobPayload::Json(text) => text.len(),
+            JobPayload::Bytes(bytes) => bytes.len(),
         }
     }
 

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base::{ClientId, DeviceId};
 use engine::Queries;
-use engine::queries::{BoundedPage, Device};
+use engine::queries::{BoundedPage, DeviceDetails};
 use engine::records::Client;
 use net::problem::Refused;
 
@@ -96,18 +96,18 @@ struct DevicesOf {
 
 impl List for DevicesOf {
     type Key = DeviceId;
-    type Found = Device;
+    type Found = DeviceDetails;
     type Shown<'a> = DeviceShape<'a>;
 
     fn look(&self, after: Option<&DeviceId>, limit: usize, _: usize) -> PageOfList<Self> {
         self.queries.devices_of(&self.client, after, limit).map(BoundedPage::indexed)
     }
 
-    fn key(device: &Device) -> DeviceId {
+    fn key(device: &DeviceDetails) -> DeviceId {
         device.profile.id.clone()
     }
 
-    fn show(device: &Device) -> DeviceShape<'_> {
+    fn show(device: &DeviceDetails) -> DeviceShape<'_> {
         device.into()
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use engine::Queues;
+use engine::QueueCalls;
 use engine::queries::BoundedPage;
 use engine::queues::{QueueName, QueueStats};
 use net::problem::Refused;
@@ -57,7 +57,7 @@ pub(super) fn routes() -> Routes {
 
 /// Queues, asked for by a thread that may wait for them.
 struct QueueListing {
-    queues: Queues,
+    queues: QueueCalls,
     namespace: Option<String>,
     executor: Handle,
 }

@@ -7,7 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
-use engine::Streams;
+use engine::StreamCalls;
 use engine::queries::BoundedPage;
 use engine::streams::{BlockStatus, HandlerStatus, StreamList, StreamName, StreamStatus};
 use net::problem::Refused;
@@ -71,7 +71,7 @@ fn of_one(summary: &'static str) -> Call {
 
 /// Streams, read by a thread that may wait for the store.
 struct ListedStreams {
-    streams: Streams,
+    streams: StreamCalls,
     visible: VisibleStreams,
 }
 
@@ -164,7 +164,7 @@ async fn delete(
 
 /// The blocks of a stream, read by a thread that may wait for the store.
 struct StreamBlocks {
-    streams: Streams,
+    streams: StreamCalls,
     stream: StreamName,
 }
 
@@ -199,7 +199,7 @@ async fn list_blocks(
 
 /// The handlers of a stream, in their order.
 struct HandlerList {
-    streams: Streams,
+    streams: StreamCalls,
     stream: StreamName,
 }
 

@@ -4,7 +4,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use base::Problem;
-use engine::Streams;
+use engine::StreamCalls;
 use engine::queries::BoundedPage;
 use engine::streams::{StreamName, SubscriptionStatus};
 use net::problem::Refused;
@@ -85,7 +85,7 @@ fn of_one(summary: &'static str) -> Call {
 
 /// The subscriptions of a stream, read by a thread that may wait for the store.
 struct StreamSubscriptions {
-    streams: Streams,
+    streams: StreamCalls,
     stream: StreamName,
 }
 

@@ -144,7 +144,7 @@ mod tests {
     use std::sync::Arc;
 
     use base::{Lineage, SystemClock, WayIn};
-    use engine::{Engine, Report, ReportContent, Settings, Slice};
+    use engine::{Engine, EngineSettings, Report, ReportContent, Slice};
     use serde_json::Value as Json;
     use store::MemoryStore;
 
@@ -156,8 +156,9 @@ mod tests {
 
     async fn engine_with(readings: i64, value: impl Fn(i64) -> Value) -> Engine {
         let (store, clock) = (MemoryStore::new(Lineage(1), 2), SystemClock::start(Timestamp(0)));
-        let engine =
-            Engine::start(Settings::for_tests(), Arc::new(store), Arc::new(clock)).await.expect("it loads");
+        let engine = Engine::start(EngineSettings::for_tests(), Arc::new(store), Arc::new(clock))
+            .await
+            .expect("it loads");
         let intake = engine.intake(WayIn::Http);
         intake.attend(true).await;
         let device = engine::NewDevice {

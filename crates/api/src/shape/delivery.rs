@@ -3,7 +3,7 @@
 use base::Timestamp;
 use base::id::DELIVERY_ID_PREFIX;
 use engine::records::{Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryStatus};
-use engine::{Answer, AttemptEnd};
+use engine::{AttemptEnd, AttemptOutcome};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -171,9 +171,9 @@ fn body_gone(delivery: &Delivery) -> &'static str {
 impl From<&AttemptEnd> for AttemptShape {
     fn from(end: &AttemptEnd) -> Self {
         let (status_code, error) = match end.answer {
-            Answer::Status { code, .. } => (Some(code), None),
-            Answer::Error(error) => (None, Some(error)),
-            Answer::Withheld => (None, None),
+            AttemptOutcome::Status { code, .. } => (Some(code), None),
+            AttemptOutcome::Error(error) => (None, Some(error)),
+            AttemptOutcome::Withheld => (None, None),
         };
         let duration_ms = u32::try_from(end.took.as_millis()).unwrap_or(u32::MAX);
         Self::of((end.at, duration_ms), status_code, error, &end.detail)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::Problem;
 use base::limits::COMMANDS_IN_FLIGHT_MAX;
-use engine::queries::Device;
+use engine::queries::DeviceDetails;
 use engine::records::PaceOverride;
 use engine::{DevicePatch, ImportDevice, NewDevice, PaceChange};
 use serde::Serialize;
@@ -80,8 +80,8 @@ struct StateShape {
     connected: bool,
 }
 
-impl<'a> From<&'a Device> for DeviceShape<'a> {
-    fn from(Device { profile, state, seen, connected }: &'a Device) -> Self {
+impl<'a> From<&'a DeviceDetails> for DeviceShape<'a> {
+    fn from(DeviceDetails { profile, state, seen, connected }: &'a DeviceDetails) -> Self {
         Self {
             id: profile.id.as_str(),
             kind: profile.kind.as_str(),

@@ -2,7 +2,7 @@
 
 use base::Problem;
 use base::limits::REJECTIONS_LISTED_MAX;
-use engine::Imported;
+use engine::ImportOutcome;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -35,10 +35,10 @@ impl RejectedShape {
 
 impl ImportedShape {
     /// Counts a line, and lists it if it was refused.
-    pub(crate) fn add(&mut self, line: u64, outcome: Result<Imported, Problem>) {
+    pub(crate) fn add(&mut self, line: u64, outcome: Result<ImportOutcome, Problem>) {
         match outcome {
-            Ok(Imported::Created) => self.created += 1,
-            Ok(Imported::Updated) => self.updated += 1,
+            Ok(ImportOutcome::Created) => self.created += 1,
+            Ok(ImportOutcome::Updated) => self.updated += 1,
             Err(problem) => {
                 self.rejected_count += 1;
                 if self.rejected.len() < REJECTIONS_LISTED_MAX {

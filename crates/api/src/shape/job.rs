@@ -1,7 +1,7 @@
 //! Jobs in answers: what was published, what a consumer got, what was looked at.
 
 use base::duration;
-use engine::queues::{Consumed, JobView, PublishedJob, QueueName, Recurs, id_text};
+use engine::queues::{Consumed, JobView, PublishedJob, QueueName, RecurrenceTerms, id_text};
 use engine::records::WorkerControl;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -158,10 +158,10 @@ impl<'a> JobShape<'a> {
     pub(crate) fn of(queue: &'a str, job: &'a JobView) -> Self {
         let (every, cron, tz, executions_left) = match &job.recurs {
             None => (None, None, None, None),
-            Some(Recurs::Every { interval, executions }) => {
+            Some(RecurrenceTerms::Every { interval, executions }) => {
                 (Some(duration::format(*interval)), None, None, *executions)
             }
-            Some(Recurs::Cron { expression, zone, executions }) => {
+            Some(RecurrenceTerms::Cron { expression, zone, executions }) => {
                 (None, Some(expression.as_str()), zone.as_deref(), *executions)
             }
         };

@@ -7,7 +7,7 @@ use base::Problem;
 use engine::campaigns::{CampaignPatch, NewCampaign, NewPickTerms};
 use engine::records::{CampaignPace, MissedSlots, OutcomeReceiver, PickClass};
 use engine::rollouts::request_hash;
-use engine::{Commands, Engine, OnlyIf, Patch};
+use engine::{CommandCalls, Engine, OnlyIf, Patch};
 use net::problem::quoted;
 use utoipa::openapi::Schema;
 
@@ -166,7 +166,7 @@ fn missed(name: &str, json: &str) -> Result<MissedSlots, Problem> {
 }
 
 /// Who is told each result: `{"url","secret"?}`, `{"queue"}` or `{"stream"}`.
-fn results(fields: &ObjectFields<'_>, commands: &Commands) -> Result<Patch<OutcomeReceiver>, Problem> {
+fn results(fields: &ObjectFields<'_>, commands: &CommandCalls) -> Result<Patch<OutcomeReceiver>, Problem> {
     match fields.json("results") {
         None => Ok(Patch::Keep),
         Some("null") => Ok(Patch::Clear),

@@ -5,7 +5,7 @@ use base::Problem;
 use base::limits::{COMMAND_ATTEMPTS_MAX, COMMAND_PRIORITY_MAX};
 use engine::commands::{receiver_queue, receiver_stream};
 use engine::records::OutcomeReceiver;
-use engine::{Commands, NewCommand};
+use engine::{CommandCalls, NewCommand};
 use net::canonical;
 use utoipa::openapi::Schema;
 
@@ -45,12 +45,12 @@ pub(crate) fn new_command_schema() -> Schema {
 }
 
 /// The command that a body asks for.
-pub(crate) fn new_command(text: &str, commands: &Commands) -> Result<NewCommand, Problem> {
+pub(crate) fn new_command(text: &str, commands: &CommandCalls) -> Result<NewCommand, Problem> {
     command_of(&ObjectFields::read(text, &COMMAND_FIELDS)?, commands)
 }
 
 /// The command that the fields of a body ask for.
-pub(super) fn command_of(fields: &ObjectFields<'_>, commands: &Commands) -> Result<NewCommand, Problem> {
+pub(super) fn command_of(fields: &ObjectFields<'_>, commands: &CommandCalls) -> Result<NewCommand, Problem> {
     let payload = fields
         .json("payload")
         .ok_or_else(|| Problem::not_allowed("missing_field", "the field payload has to be there"))?;
@@ -74,7 +74,7 @@ fn priority(name: &str, json: &str) -> Result<i8, Problem> {
 }
 
 /// Who is told what came of it: `{"url","secret"?}` or `{"queue"}`.
-pub(super) fn receiver(name: &str, json: &str, commands: &Commands) -> Result<OutcomeReceiver, Problem> {
+pub(super) fn receiver(name: &str, json: &str, commands: &CommandCalls) -> Result<OutcomeReceiver, Problem> {
     receiver_among(name, json, ("url or queue", &["url", "secret", "queue"]), commands)
 }
 
@@ -82,7 +82,7 @@ pub(super) fn receiver(name: &str, json: &str, commands: &Commands) -> Result<Ou
 pub(super) fn receiver_or_stream(
     name: &str,
     json: &str,
-    commands: &Commands,
+    commands: &CommandCalls,
 ) -> Result<OutcomeReceiver, Problem> {
     let known = ["url", "secret", "queue", "stream"];
     receiver_among(name, json, ("url, queue or stream", &known), commands)
@@ -93,7 +93,7 @@ fn receiver_among(
     name: &str,
     json: &str,
     (places, known): (&str, &[&str]),
-    commands: &Commands,
+    commands: &CommandCalls,
 ) -> Result<OutcomeReceiver, Problem> {
     let right = format!("an object with {places}");
     within(name, json, (right.as_str(), known), |fields| {

@@ -7,7 +7,7 @@ use base::duration::DURATION_MAX;
 use base::limits::{JOB_TRIES_MAX, JOBS_PER_CALL_MAX};
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
-use engine::queues::{Due, JobChange, NewJob, OnConflict, Payload, Recurs};
+use engine::queues::{ConflictPolicy, DueTime, JobChange, JobPayload, NewJob, RecurrenceTerms};
 use net::problem::quoted;
 use utoipa::openapi::schema::OneOfBuilder;
 use utoipa::openapi::{RefOr, Schema};
@@ -18,8 +18,11 @@ use crate::fields::{ObjectFields, count, duration, not_nothing, some_duration, s
 use crate::openapi::words::{self, SCHEDULE_BYTES_MAX};
 
 /// The words for what is done where an alias is held.
-const ON_CONFLICT_WORDS: [(&str, OnConflict); 3] =
-    [("reject", OnConflict::Reject), ("keep", OnConflict::Keep), ("replace", OnConflict::Replace)];
+const ON_CONFLICT_WORDS: [(&str, ConflictPolicy); 3] = [
+    ("reject", ConflictPolicy::Reject),
+    ("keep", ConflictPolicy::Keep),
+    ("replace", ConflictPolicy::Replace),
+];
 
 /// A body that publishes.
 pub(in crate::shape) static JOBS: Grammar = Grammar {
@@ -130,7 +133,7 @@ pub(crate) fn change_of_job(body: &str, now: Timestamp) -> Result<JobChange, Pro
     let payload = payload::given("job", fields.json("payload"), fields.json("payload_base64"))?;
     let delay = fields.optional("delay", duration)?;
     let run_at = fields.optional("run_at", time)?.zip(fields.json("run_at"));
-    Ok(JobChange { payload: payload.map(Payload::from), due: due(delay, run_at, now)? })
+    Ok(JobChange { payload: payload.map(JobPayload::from), due: due(delay, run_at, now)? })
 }
 
 /// When a job is due; `run_at` comes with its JSON text.
@@ -138,20 +141,20 @@ fn due(
     delay: Option<Duration>,
     run_at: Option<(Timestamp, &str)>,
     now: Timestamp,
-) -> Result<Option<Due>, Problem> {
+) -> Result<Option<DueTime>, Problem> {
     match (delay, run_at) {
         (Some(_), Some(_)) => Err(conflicting("delay and run_at are there; a job has one of the two")),
-        (Some(delay), None) => Ok(Some(Due::After(delay))),
+        (Some(delay), None) => Ok(Some(DueTime::After(delay))),
         (None, Some((at, given))) if at > now.after(DURATION_MAX) => {
             let detail = format!("run_at is {given}, which is more than ten years away");
             Err(Problem::not_allowed("invalid_time", detail))
         }
-        (None, Some((at, _))) => Ok(Some(Due::At(at))),
+        (None, Some((at, _))) => Ok(Some(DueTime::At(at))),
         (None, None) => Ok(None),
     }
 }
 
-fn recurs(members: &Members<'_>) -> Result<Option<Recurs>, Problem> {
+fn recurs(members: &Members<'_>) -> Result<Option<RecurrenceTerms>, Problem> {
     let every = members.optional(EVERY, |name, json| not_nothing(name, json, "1s"))?;
     let cron = members.optional(CRON, schedule)?;
     let zone = members.optional(TZ, schedule)?;
@@ -162,8 +165,8 @@ fn recurs(members: &Members<'_>) -> Result<Option<Recurs>, Problem> {
         (None, None) if executions.is_some() => {
             Err(missing("executions is there without every or cron, to one of which it belongs"))
         }
-        (Some(interval), None) => Ok(Some(Recurs::Every { interval, executions })),
-        (None, Some(expression)) => Ok(Some(Recurs::Cron { expression, zone, executions })),
+        (Some(interval), None) => Ok(Some(RecurrenceTerms::Every { interval, executions })),
+        (None, Some(expression)) => Ok(Some(RecurrenceTerms::Cron { expression, zone, executions })),
         (None, None) => Ok(None),
     }
 }
@@ -194,7 +197,7 @@ fn schedule(name: &str, json: &str) -> Result<CompactString, Problem> {
     Ok(text)
 }
 
-fn on_conflict(name: &str, json: &str) -> Result<OnConflict, Problem> {
+fn on_conflict(name: &str, json: &str) -> Result<ConflictPolicy, Problem> {
     one_of(name, json, &ON_CONFLICT_WORDS)
 }
 
@@ -225,27 +228,27 @@ mod tests {
     #[test]
     fn a_job_has_what_its_body_says() {
         let plain = one(r#"{"payload":{"a": 1}}"#);
-        assert_eq!(plain.payload, Payload::Json(r#"{"a":1}"#.into()));
+        assert_eq!(plain.payload, JobPayload::Json(r#"{"a":1}"#.into()));
         let unset = (plain.due, plain.ttl, plain.tries, plain.alias, plain.group, plain.recurs);
         assert_eq!(unset, (None, None, 1, None, None, None));
         let job = one(
             r#"{"payload":null,"delay":"5s","ttl":"1h","tries":3,"alias":"a\u0062","on_conflict":"keep","group":"g",
                 "every":"10m","executions":2,"idempotency_key":"r:1","run_at":null,"cron":null,"tz":null}"#,
         );
-        assert_eq!(job.due, Some(Due::After(Duration::from_secs(5))));
+        assert_eq!(job.due, Some(DueTime::After(Duration::from_secs(5))));
         assert_eq!((job.ttl, job.tries), (Some(Duration::from_secs(3_600)), 3));
         assert_eq!((job.alias.as_deref(), job.group.as_deref()), (Some("ab"), Some("g")));
-        assert_eq!((job.on_conflict, job.idempotency_key.as_deref()), (OnConflict::Keep, Some("r:1")));
-        let every = Recurs::Every { interval: Duration::from_secs(600), executions: Some(2) };
+        assert_eq!((job.on_conflict, job.idempotency_key.as_deref()), (ConflictPolicy::Keep, Some("r:1")));
+        let every = RecurrenceTerms::Every { interval: Duration::from_secs(600), executions: Some(2) };
         assert_eq!(job.recurs, Some(every));
         let cron =
             one(r#"{"payload":1,"cron":"0 8 * * *","tz":"Europe/Berlin","run_at":"2026-11-21T01:02:03Z"}"#);
         let expect = ("0 8 * * *".into(), Some("Europe/Berlin".into()));
-        let Some(Recurs::Cron { expression, zone, executions: None }) = cron.recurs else {
+        let Some(RecurrenceTerms::Cron { expression, zone, executions: None }) = cron.recurs else {
             panic!("{cron:?}")
         };
         assert_eq!((expression, zone), expect);
-        assert_eq!(cron.due, Some(Due::At(Timestamp(1_795_222_923_000))));
+        assert_eq!(cron.due, Some(DueTime::At(Timestamp(1_795_222_923_000))));
     }
 
     #[test]
@@ -287,8 +290,8 @@ mod tests {
     #[test]
     fn a_change_names_a_payload_a_time_or_both() {
         let change = change_of_job(r#"{"payload":null,"delay":"1m"}"#, NOW).expect("allowed");
-        assert_eq!(change.payload, Some(Payload::Json("null".into())));
-        assert_eq!(change.due, Some(Due::After(Duration::from_secs(60))));
+        assert_eq!(change.payload, Some(JobPayload::Json("null".into())));
+        assert_eq!(change.due, Some(DueTime::After(Duration::from_secs(60))));
         let nothing = change_of_job("{}", NOW).expect("allowed");
         assert_eq!((nothing.payload, nothing.due), (None, None));
         for (body, code) in [

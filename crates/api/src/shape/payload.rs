@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD as ALPHABET;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
-use engine::queues::Payload;
+use engine::queues::JobPayload;
 use engine::streams::MessagePayload;
 use memchr::memchr2;
 use serde::Serialize;
@@ -41,11 +41,11 @@ pub(crate) struct PayloadShape<'a> {
     payload_base64: Option<String>,
 }
 
-impl<'a> From<&'a Payload> for PayloadShape<'a> {
-    fn from(payload: &'a Payload) -> Self {
+impl<'a> From<&'a JobPayload> for PayloadShape<'a> {
+    fn from(payload: &'a JobPayload) -> Self {
         match payload {
-            Payload::Json(text) => Self::of(true, text.as_bytes()),
-            Payload::Bytes(bytes) => Self::of(false, bytes),
+            JobPayload::Json(text) => Self::of(true, text.as_bytes()),
+            JobPayload::Bytes(bytes) => Self::of(false, bytes),
         }
     }
 }
@@ -73,7 +73,7 @@ pub(super) enum GivenPayload<'a> {
     Bytes(Vec<u8>),
 }
 
-impl From<GivenPayload<'_>> for Payload {
+impl From<GivenPayload<'_>> for JobPayload {
     fn from(given: GivenPayload<'_>) -> Self {
         match given {
             GivenPayload::Json(text) => Self::Json(text.into()),
@@ -192,7 +192,7 @@ mod tests {
             (None, Some(r#""AP8""#), r#"{"payload_base64":"AP8="}"#),
             (None, Some(r#""""#), r#"{"payload_base64":""}"#),
         ] {
-            let payload: Payload = given("job", json, base64).expect("allowed").expect("there").into();
+            let payload: JobPayload = given("job", json, base64).expect("allowed").expect("there").into();
             let text = serde_json::to_string(&PayloadShape::from(&payload)).expect("a shape");
             assert_eq!(text, shown);
         }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_is_no_json_after_all_is_shown_as_bytes() {
-        let payload = Payload::Json("{".into());
+        let payload = JobPayload::Json("{".into());
         let text = serde_json::to_string(&PayloadShape::from(&payload)).expect("a shape");
         assert_eq!(text, r#"{"payload_base64":"ew=="}"#);
     }

@@ -8,7 +8,7 @@ use base::limits::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use engine::Commands;
+use engine::CommandCalls;
 use engine::streams::{
     NewSubscription, NewSubscriptionPush, PushStatus, ReaderCommit, SubscriptionFrom, SubscriptionRead,
     SubscriptionStart, SubscriptionStatus,
@@ -153,7 +153,7 @@ pub(crate) fn new_subscription_schema() -> Schema {
 pub(crate) fn new_subscription(
     name: &str,
     text: &str,
-    commands: &Commands,
+    commands: &CommandCalls,
 ) -> Result<(NewSubscription, Option<SubscriptionFrom>), Problem> {
     let fields = or_nothing(text, &["from", "segment", "push"])?;
     let from = fields.optional("from", from)?;
@@ -163,7 +163,7 @@ pub(crate) fn new_subscription(
     Ok((NewSubscription { name: name.into(), from: None, segments, push }, from))
 }
 
-fn new_push(json: &str, commands: &Commands) -> Result<Option<NewSubscriptionPush>, Problem> {
+fn new_push(json: &str, commands: &CommandCalls) -> Result<Option<NewSubscriptionPush>, Problem> {
     within("push", json, ("an object with url", &["url", "max", "secret"]), |fields| {
         let given = fields.optional("secret", secret)?;
         let max = |name: &str, json: &str| any_whole(name, json, &(1..=MESSAGES_PER_PUSH_MAX.into()));

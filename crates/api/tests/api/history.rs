@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Router;
-use engine::Answer as Answered;
+use engine::AttemptOutcome;
 use engine::records::{AttemptDetail, AttemptError, AttemptTimings};
 use serde_json::Value as Json;
 
@@ -17,8 +17,8 @@ async fn linked() -> Server {
     server
 }
 
-fn ok(code: u16) -> Answered {
-    Answered::Status { code, retry_after: None }
+fn ok(code: u16) -> AttemptOutcome {
+    AttemptOutcome::Status { code, retry_after: None }
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn a_delivery_tells_its_life() {
                       "attempt_count":0,"next_attempt_at":"*","attempts":[]}"#;
     server.check(&path, "", 200, pending).await;
     let due = server.lease_all().await.remove(0);
-    server.end(&due, Answered::Error(AttemptError::TimedOut)).await;
+    server.end(&due, AttemptOutcome::Error(AttemptError::TimedOut)).await;
     let waiting = r#"{"status":"pending","attempt_count":1,"next_attempt_at":"*",
                       "attempts":[{"at":"*","status_code":null,"error":"timed_out","duration_ms":12}]}"#;
     server.check(&path, "", 200, waiting).await;

@@ -15,7 +15,7 @@ use base::id::DELIVERY_ID_PREFIX;
 use base::{Clock, DeviceId, Lineage, Timestamp, Value, WayIn};
 use engine::records::AttemptDetail;
 use engine::settings::RetrySettings;
-use engine::{Answer as Answered, AttemptDue, AttemptEnd, Engine, Report, ReportContent, Settings};
+use engine::{AttemptDue, AttemptEnd, AttemptOutcome, Engine, EngineSettings, Report, ReportContent};
 use futures_util::future::poll_immediate;
 use http_body_util::BodyExt;
 use net::memory_budget::MemoryBudget;
@@ -131,7 +131,7 @@ impl Server {
         let ended = AttemptEnd {
             at: Timestamp(BEGIN),
             took: Duration::from_millis(12),
-            answer: Answered::Status { code: 204, retry_after: None },
+            answer: AttemptOutcome::Status { code: 204, retry_after: None },
             detail: AttemptDetail::default(),
         };
         let state = state.testing_with(move |_| {
@@ -256,12 +256,12 @@ impl Server {
     }
 
     /// Ends an attempt with that answer, and waits until that can be read.
-    pub(crate) async fn end(&self, due: &AttemptDue, answer: Answered) {
+    pub(crate) async fn end(&self, due: &AttemptDue, answer: AttemptOutcome) {
         self.end_seeing(due, answer, AttemptDetail::default()).await;
     }
 
     /// Ends an attempt that saw that of its receiver.
-    pub(crate) async fn end_seeing(&self, due: &AttemptDue, answer: Answered, detail: AttemptDetail) {
+    pub(crate) async fn end_seeing(&self, due: &AttemptDue, answer: AttemptOutcome, detail: AttemptDetail) {
         let end = AttemptEnd { at: self.clock.now(), took: Duration::from_millis(12), answer, detail };
         let to = self.engine.directory().get(due.client);
         if let Some(to) = to {
@@ -330,7 +330,7 @@ pub(crate) fn names(object: &Json) -> Vec<&str> {
     object.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
-fn settings() -> Settings {
-    let usual = Settings::for_tests();
-    Settings { retry: RetrySettings { attempts_max: 2, ..usual.retry }, ..usual }
+fn settings() -> EngineSettings {
+    let usual = EngineSettings::for_tests();
+    EngineSettings { retry: RetrySettings { attempts_max: 2, ..usual.retry }, ..usual }
 }

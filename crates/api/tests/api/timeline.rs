@@ -23,7 +23,7 @@ async fn what_happened_to_a_device_is_in_one_list() {
     server.link("0xA", "acme").await;
     server.report("0xA", 1).await;
     let due = server.lease_all().await.pop().expect("a notification");
-    server.end(&due, engine::Answer::Status { code: 204, retry_after: None }).await;
+    server.end(&due, engine::AttemptOutcome::Status { code: 204, retry_after: None }).await;
     let id = send(&server, r#"{"payload":1}"#).await;
     server.check("GET /v1/devices/0xA/poll", "", 200, "{}").await;
     say(&server, &id, |command| ReportContent::Answer { command, ok: true, result: None }).await;

@@ -4,10 +4,10 @@ use clap::Args;
 use serde::Deserialize;
 
 use super::of;
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::screen::Screen;
-use crate::table::{Cell, Table, facts, grouped};
+use crate::table::{Cell, TextTable, facts, grouped};
 
 #[derive(Args, Debug)]
 pub struct CoverageFlags {
@@ -50,7 +50,7 @@ struct Spread {
 }
 
 impl CoverageFlags {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let path = of(&self.id).and(&["coverage"]);
         let path = path.with_maybe("period", self.period.as_ref()).with_maybe("by", self.by.as_ref());
         let coverage = api.get(&path)?;
@@ -67,7 +67,7 @@ impl CoverageView {
         let all: Vec<_> =
             names.into_iter().zip(self.all.texts().iter().map(|text| Cell::text(text))).collect();
         let rows: Vec<_> = self.items.iter().map(CoverageOfValue::cells).collect();
-        facts(&all) + &Table::new(HEADINGS).within(width).lines(&rows)
+        facts(&all) + &TextTable::new(HEADINGS).within(width).lines(&rows)
     }
 }
 

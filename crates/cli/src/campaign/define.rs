@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use super::slot_flags::{ResultFlags, SlotFlags};
 use super::{of, show};
-use crate::api::{Api, Path};
-use crate::failure::Failure;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
 use crate::input::json;
 use crate::pick_terms::PickFlags;
 use crate::receiver::GivenReceiver;
@@ -73,15 +73,15 @@ struct CampaignBody<'a> {
 }
 
 impl CreateCampaign {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let body = self.terms.body(self.id.as_deref());
-        let made = api.post_once(&Path::of(&["campaigns"]), &body, self.idempotency_key.as_deref())?;
+        let made = api.post_once(&ApiPath::of(&["campaigns"]), &body, self.idempotency_key.as_deref())?;
         show(&made, api, screen)
     }
 }
 
 impl PutCampaign {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         show(&api.replace(&of(&self.id), &self.terms.body(None))?, api, screen)
     }
 }

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::slot_flags::{ResultFlags, SlotFlags};
 use super::{of, show};
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::input::json;
 use crate::pick_terms::PickTermFlags;
 use crate::receiver::GivenReceiver;
@@ -141,7 +141,7 @@ struct CampaignPatchBody<'a> {
 }
 
 impl SetCampaign {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         show(&api.patch(&of(&self.id), &self.change())?, api, screen)
     }
 

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::follow::Timed;
-use crate::list::Row;
+use crate::list::TableRow;
 use crate::pick_counts::PickCountsView;
 use crate::receiver::ReceiverView;
 use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, facts, grouped, line};
@@ -89,7 +89,7 @@ impl CampaignView {
     }
 }
 
-impl Row for CampaignView {
+impl TableRow for CampaignView {
     const HEADINGS: &'static [&'static str] = &["ID", "STATUS", "PICKS", "AGE", "NAME"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -127,7 +127,7 @@ impl SlotView {
     }
 }
 
-impl Row for SlotView {
+impl TableRow for SlotView {
     const HEADINGS: &'static [&'static str] =
         &["SLOT", "DUE", "WANTED", "PICKED", "ANSWERED", "FAILED", "EXPIRED", "REPLACED"];
 
@@ -148,7 +148,7 @@ impl Row for SlotView {
 #[serde(transparent)]
 pub(super) struct SlotResultView(ResultView);
 
-impl Row for SlotResultView {
+impl TableRow for SlotResultView {
     const HEADINGS: &'static [&'static str] = &["SLOT", "DEVICE", "PICKED", "OUTCOME", "TOOK", "SAID"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -166,7 +166,7 @@ impl Timed for SlotResultView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use crate::table::TextTable;
 
     fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
@@ -206,7 +206,7 @@ mod tests {
             "2026-11-21 01:05:00Z  slot 5894102  20 of 20 answered  picked 21, expired 1, replaced 1\n"
         );
         let rows = [slot("").cells(), slot(",\"skipped\":true").cells()];
-        let shown = unstyled(&Table::new(SlotView::HEADINGS).lines(&rows));
+        let shown = unstyled(&TextTable::new(SlotView::HEADINGS).lines(&rows));
         assert!(shown.lines().all(|line| line.len() <= 90), "{shown}");
         assert!(shown.ends_with("5894102  2026-11-21 01:05:00Z      20  skipped\n"), "{shown}");
     }

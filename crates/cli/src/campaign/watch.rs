@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 
 use super::of;
 use super::view::SlotView;
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::polling::{interval, patiently};
 use crate::screen::Screen;
 
@@ -37,7 +37,7 @@ struct Slots {
 
 impl WatchCampaign {
     /// Ends only by a failure: the campaign is gone, or nobody reads any more.
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let path = of(&self.id).and(&["slots"]).with("limit", &SLOTS_WATCHED);
         let mut shown: BTreeMap<u64, Box<RawValue>> = BTreeMap::new();
         // A server that cannot even be reached for the first time is not waited for.
@@ -55,9 +55,9 @@ impl WatchCampaign {
 fn show_new(
     shown: &BTreeMap<u64, Box<RawValue>>,
     newest_first: Vec<Box<RawValue>>,
-    api: &Api,
+    api: &ServerApi,
     screen: &mut Screen,
-) -> Result<BTreeMap<u64, Box<RawValue>>, Failure> {
+) -> Result<BTreeMap<u64, Box<RawValue>>, CommandFailure> {
     let mut now = BTreeMap::new();
     for document in newest_first.into_iter().rev() {
         let slot: SlotView = api.read(&document)?;

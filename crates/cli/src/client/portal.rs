@@ -3,11 +3,11 @@
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use super::{Path, below};
-use crate::api::Api;
-use crate::failure::Failure;
+use super::{ApiPath, below};
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::screen::Screen;
-use crate::table::{Cell, Table, facts, plain};
+use crate::table::{Cell, TextTable, facts, plain};
 use crate::when::to_second;
 
 #[derive(Args, Debug)]
@@ -70,7 +70,7 @@ struct PortalsView {
 }
 
 impl OpenPortal {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let may: Vec<_> = self.may.iter().map(|right| right.as_str()).collect();
         let body = serde_json::json!({ "ttl": self.ttl, "may": may });
         let portal = api.post(&below(&self.id, "portal"), &body)?;
@@ -79,21 +79,21 @@ impl OpenPortal {
 }
 
 impl ClosePortalArgs {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         self.portals.iter().try_for_each(|portal| {
-            api.delete(&Path::of(&["clients", &self.id, "portal", portal]))?;
+            api.delete(&ApiPath::of(&["clients", &self.id, "portal", portal]))?;
             screen.tell(&format!("{} closed\n", plain(portal)))
         })
     }
 }
 
 /// Lists the open portals of a client.
-pub(super) fn list(id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+pub(super) fn list(id: &str, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
     let portals = api.get(&below(id, "portal"))?;
     let width = screen.width();
     screen.show(&portals, || {
         let rows: Vec<_> = api.read::<PortalsView>(&portals)?.items.iter().map(PortalView::cells).collect();
-        Ok(Table::new(&["ID", "MAY", "EXPIRES", "BY"]).within(width).lines(&rows))
+        Ok(TextTable::new(&["ID", "MAY", "EXPIRES", "BY"]).within(width).lines(&rows))
     })
 }
 

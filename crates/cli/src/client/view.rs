@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::list::Row;
+use crate::list::TableRow;
 use crate::table::{BAD, Cell, FAINT, GOOD, facts};
 use crate::when::{to_second, with_age};
 
@@ -54,7 +54,7 @@ impl ClientView {
 
 const KEEP_IT: &str = "Keep the secret where the client can read it: it is not shown again.\n";
 
-impl Row for ClientView {
+impl TableRow for ClientView {
     const HEADINGS: &'static [&'static str] = &["ID", "NAME", "URL", "ENABLED", "CREATED"];
 
     fn cells(&self) -> Vec<Cell> {

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::TermFlags;
 use super::view::CommandView;
-use crate::api::{Api, Path};
-use crate::failure::Failure;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
 use crate::input::json;
 use crate::receiver::{GivenReceiver, ReceiverView};
 use crate::screen::Screen;
@@ -52,8 +52,8 @@ struct CommandBody<'a> {
 }
 
 impl SendCommand {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let path = Path::of(&["devices", &self.device, "commands"]);
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
+        let path = ApiPath::of(&["devices", &self.device, "commands"]);
         let path = path.with_maybe("wait", self.wait.map(duration::format));
         let key = self.idempotency_key.as_deref();
         let answer = api.post_and_wait(&path, &self.body(), key, self.wait.unwrap_or_default())?;
@@ -75,7 +75,7 @@ impl SendCommand {
 }
 
 /// What was answered at once, with the secret that is shown this once.
-fn sentence(api: &Api, answer: &RawValue) -> Result<String, Failure> {
+fn sentence(api: &ServerApi, answer: &RawValue) -> Result<String, CommandFailure> {
     #[derive(serde::Deserialize)]
     struct Sent {
         id: String,

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::follow::Timed;
-use crate::list::Row;
+use crate::list::TableRow;
 use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, facts, grouped, line, plain};
 use crate::when::{age_of, to_millisecond, with_age};
 
@@ -49,12 +49,12 @@ impl CommandView {
     }
 
     /// Nothing if the device did it; else why a script should stop here.
-    pub(super) fn verdict(&self) -> Result<(), Failure> {
+    pub(super) fn verdict(&self) -> Result<(), CommandFailure> {
         let Self { id, status, .. } = self;
         match (status.as_str(), self.has_ended()) {
             ("acknowledged", _) => Ok(()),
-            (_, true) => Err(Failure::Incomplete(format!("{} ended as {}", plain(id), plain(status)))),
-            (_, false) => Err(Failure::Incomplete(format!(
+            (_, true) => Err(CommandFailure::Incomplete(format!("{} ended as {}", plain(id), plain(status)))),
+            (_, false) => Err(CommandFailure::Incomplete(format!(
                 "{} has not ended, it is {}; `fieldpost command watch` waits for its end",
                 plain(id),
                 plain(status)
@@ -143,7 +143,7 @@ impl CommandView {
     }
 }
 
-impl Row for CommandView {
+impl TableRow for CommandView {
     const HEADINGS: &'static [&'static str] = &["ID", "DEVICE", "STATUS", "TRIES", "AGE"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -170,7 +170,7 @@ fn json(value: Option<&RawValue>) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use crate::table::TextTable;
 
     const COMMAND: &str = r#"{"id":"cmd_1","device_id":"face7","status":"STATUS","tries":2,"max_attempts":5,
         "created_at":"2026-11-21T01:02:03.456Z","payload":{"open":1},"origin":"ops","key":null,"priority":0,
@@ -191,7 +191,7 @@ mod tests {
         let long = COMMAND.replace("cmd_1", &format!("cmd_{}", "0".repeat(32)));
         let long = long.replace("STATUS", "acknowledged").replace("RESULT", "null");
         let long: CommandView = serde_json::from_str(&long).expect("a command");
-        let shown = unstyled(&Table::new(CommandView::HEADINGS).lines(&[long.cells()]));
+        let shown = unstyled(&TextTable::new(CommandView::HEADINGS).lines(&[long.cells()]));
         assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
         assert!(
             shown.lines().nth(1).is_some_and(|row| row.contains("face7   acknowledged      2")),

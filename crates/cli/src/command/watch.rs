@@ -10,8 +10,8 @@ use clap::{ArgGroup, Args};
 
 use super::view::CommandView;
 use super::{of, open_statuses};
-use crate::api::{Api, Path};
-use crate::failure::Failure;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
 use crate::list::{self, ListFlags};
 use crate::polling::{interval, patiently};
 use crate::screen::Screen;
@@ -37,7 +37,7 @@ struct WatchedCommand {
 }
 
 impl WatchCommands {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let ids = match (&self.id, &self.device) {
             (Some(id), _) => vec![id.clone()],
             (None, device) => open_commands(device.as_deref().unwrap_or_default(), api)?,
@@ -71,9 +71,9 @@ impl WatchCommands {
     fn look(
         &self,
         command: &mut WatchedCommand,
-        api: &Api,
+        api: &ServerApi,
         screen: &mut Screen,
-    ) -> Result<CommandView, Failure> {
+    ) -> Result<CommandView, CommandFailure> {
         let document = patiently(screen, || api.get(&of(&command.id)))?;
         let view: CommandView = api.read(&document)?;
         if command.shown != document.get() {
@@ -85,10 +85,10 @@ impl WatchCommands {
 }
 
 /// The ids of a device's commands that have not ended, the oldest first.
-fn open_commands(device: &str, api: &Api) -> Result<Vec<String>, Failure> {
+fn open_commands(device: &str, api: &ServerApi) -> Result<Vec<String>, CommandFailure> {
     let mut found = Vec::new();
     for status in open_statuses() {
-        let path = Path::of(&["devices", device, "commands"]).with("status", status);
+        let path = ApiPath::of(&["devices", device, "commands"]).with("status", status);
         list::each_page(api, &path.with("order", "asc"), &ListFlags::ALL, |items| {
             for item in items {
                 found.push(api.read::<CommandView>(item)?.id);

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use crate::follow::Timed;
-use crate::list::Row;
-use crate::table::{BAD, Cell, GOOD, OPEN, Table, facts};
+use crate::list::TableRow;
+use crate::table::{BAD, Cell, GOOD, OPEN, TextTable, facts};
 use crate::when::{to_millisecond, to_second, with_age};
 
 /// A delivery.
@@ -70,7 +70,7 @@ impl DeliveryView {
     }
 }
 
-impl Row for DeliveryView {
+impl TableRow for DeliveryView {
     const HEADINGS: &'static [&'static str] =
         &["CREATED", "ID", "CLIENT", "DEVICE", "TYPE", "STATUS", "ATTEMPTS", "NEXT"];
 
@@ -98,7 +98,7 @@ impl Timed for DeliveryView {
 impl WithAttempts {
     /// What is known of it, and a row for each attempt.
     pub(super) fn to_text(&self, width: Option<usize>) -> String {
-        let mut table = Table::new(&["ATTEMPT AT", "ANSWER", "ERROR", "MS"]).within(width);
+        let mut table = TextTable::new(&["ATTEMPT AT", "ANSWER", "ERROR", "MS"]).within(width);
         let row = |attempt: &ShownAttempt| {
             let answer = attempt.status_code.map(|status| status.to_string());
             vec![
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_delivery_is_a_row() {
         let delivery: DeliveryView = serde_json::from_str(DELIVERY).expect("a delivery");
-        let shown = unstyled(&Table::new(DeliveryView::HEADINGS).lines(&[delivery.cells()]));
+        let shown = unstyled(&TextTable::new(DeliveryView::HEADINGS).lines(&[delivery.cells()]));
         assert_eq!(
             shown,
             "CREATED               ID     CLIENT  DEVICE  TYPE            STATUS   ATTEMPTS  NEXT\n\

@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::view::DeviceView;
 use super::{Label, clients_of, of};
-use crate::api::{Api, Path};
-use crate::failure::Failure;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
 use crate::screen::Screen;
 
 #[derive(Args, Debug)]
@@ -88,8 +88,8 @@ pub struct SetDevice {
 }
 
 impl AddDevice {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let device = api.post(&Path::of(&["devices"]), &self.body())?;
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
+        let device = api.post(&ApiPath::of(&["devices"]), &self.body())?;
         screen.show(&device, || Ok(api.read::<DeviceView>(&device)?.facts(&[])))
     }
 
@@ -113,7 +113,7 @@ impl AddDevice {
 }
 
 impl SetDevice {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let device = api.patch(&of(&self.id), &self.body())?;
         screen.show(&device, || Ok(api.read::<DeviceView>(&device)?.facts(&clients_of(&self.id, api)?)))
     }

@@ -6,12 +6,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::below;
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::input;
-use crate::list::{self, Row};
+use crate::list::{self, TableRow};
 use crate::screen::Screen;
-use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, Table, plain};
+use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, TextTable, plain};
 
 #[derive(Args, Debug)]
 pub struct Desired {
@@ -63,7 +63,7 @@ struct DesiredRow {
 }
 
 impl Desired {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let entries = below(&self.id, "desired");
         match &self.change {
             None => show(api, screen, &api.get(&entries)?),
@@ -80,16 +80,16 @@ impl Desired {
 }
 
 /// Shows all entries, of which a device has a thousand at most.
-fn show(api: &Api, screen: &mut Screen, entries: &RawValue) -> Result<(), Failure> {
+fn show(api: &ServerApi, screen: &mut Screen, entries: &RawValue) -> Result<(), CommandFailure> {
     let DesiredRows { items } = api.read(entries)?;
     if items.is_empty() && !screen.is_for_programs() {
         screen.note("no entries");
     }
-    let mut table = Table::new(DesiredRow::HEADINGS).within(screen.width());
+    let mut table = TextTable::new(DesiredRow::HEADINGS).within(screen.width());
     list::show_items::<DesiredRow>(api, screen, &mut table, &items)
 }
 
-impl Row for DesiredRow {
+impl TableRow for DesiredRow {
     const HEADINGS: &'static [&'static str] = &["KEY", "DESIRED", "CONFIRMED", ""];
 
     fn cells(&self) -> Vec<Cell> {
@@ -131,7 +131,7 @@ mod tests {
             .iter()
             .map(|item| serde_json::from_str::<DesiredRow>(item).expect("an entry").cells())
             .collect();
-        let shown = Table::new(DesiredRow::HEADINGS).lines(&rows);
+        let shown = TextTable::new(DesiredRow::HEADINGS).lines(&rows);
         assert_eq!(
             anstream::adapter::strip_str(&shown).to_string(),
             "KEY     DESIRED  CONFIRMED\n\

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::{Filter, clients_of};
-use crate::api::{Api, Path};
-use crate::failure::Failure;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
 use crate::list::{self, ListFlags};
 use crate::screen::Screen;
 
@@ -23,7 +23,7 @@ pub struct Export {
 
 /// What an import takes: a registration, without what the server found out by itself.
 #[derive(Deserialize, Serialize)]
-struct Line {
+struct RegistrationLine {
     id: String,
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,11 +39,11 @@ struct Line {
 }
 
 impl Export {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let path = self.filter.of(Path::of(&["devices"]));
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
+        let path = self.filter.of(ApiPath::of(&["devices"]));
         list::each_page(api, &path, &ListFlags::ALL, |devices| {
             for device in devices {
-                let mut line: Line = api.read(device)?;
+                let mut line: RegistrationLine = api.read(device)?;
                 if self.clients {
                     line.clients = Some(clients_of(&line.id, api)?);
                 }
@@ -77,7 +77,7 @@ mod tests {
                 r#"{"id":"a","kind":"lock","commands":{"window":2,"gap":null}}"#,
             ),
         ] {
-            let read: Line = serde_json::from_str(device).expect("a device");
+            let read: RegistrationLine = serde_json::from_str(device).expect("a device");
             assert_eq!(serde_json::to_string(&read).expect("JSON"), line);
         }
     }

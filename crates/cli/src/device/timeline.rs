@@ -5,11 +5,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::below;
-use crate::api::Api;
-use crate::failure::Failure;
-use crate::feed::Feed;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
+use crate::feed::FeedFlags;
 use crate::follow::Timed;
-use crate::list::{ListFlags, Row};
+use crate::list::{ListFlags, TableRow};
 use crate::screen::Screen;
 use crate::table::{BAD, Cell, GOOD, OPEN};
 use crate::when::to_millisecond;
@@ -20,7 +20,7 @@ pub struct TimelineFlags {
     #[arg(value_name = "DEVICE")]
     id: String,
     #[command(flatten)]
-    feed: Feed,
+    feed: FeedFlags,
     #[command(flatten)]
     list_flags: ListFlags,
 }
@@ -35,7 +35,7 @@ struct TimelineRow {
 }
 
 impl TimelineFlags {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let path = below(&self.id, "timeline");
         self.feed.show::<TimelineRow>(api, screen, path, &self.list_flags, "nothing has happened to it")
     }
@@ -53,7 +53,7 @@ impl TimelineRow {
     }
 }
 
-impl Row for TimelineRow {
+impl TableRow for TimelineRow {
     const HEADINGS: &'static [&'static str] = &["AT", "TYPE", "DETAIL"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -81,7 +81,7 @@ impl Timed for TimelineRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use crate::table::TextTable;
 
     #[test]
     fn what_happened_is_a_row_that_fits_a_terminal() {
@@ -94,14 +94,14 @@ mod tests {
             .iter()
             .map(|item| serde_json::from_str::<TimelineRow>(item).expect("an item").cells())
             .collect();
-        let shown = Table::new(TimelineRow::HEADINGS).within(Some(80)).lines(&rows);
+        let shown = TextTable::new(TimelineRow::HEADINGS).within(Some(80)).lines(&rows);
         let shown = anstream::adapter::strip_str(&shown).to_string();
         assert!(
             shown.contains("2026-11-21 01:02:03.456Z  disconnected       reason=keep_alive\n"),
             "{shown}"
         );
         assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
-        let whole = Table::new(TimelineRow::HEADINGS).lines(&rows);
+        let whole = TextTable::new(TimelineRow::HEADINGS).lines(&rows);
         assert!(whole.contains("command_id=cmd_0123456789abcdefghjkmnpqrstvwxyz tries=1"), "{whole}");
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::follow::Timed;
-use crate::list::Row;
+use crate::list::TableRow;
 use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, facts};
 use crate::when::{to_millisecond, to_second, with_age};
 
@@ -116,7 +116,7 @@ fn joined(parts: &[String]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-impl Row for DeviceView {
+impl TableRow for DeviceView {
     const HEADINGS: &'static [&'static str] =
         &["ID", "KIND", "CONNECTION", "VALUE", "CHANGED", "LAST SEEN", "ADDRESS"];
 
@@ -134,7 +134,7 @@ impl Row for DeviceView {
     }
 }
 
-impl Row for ReadingView {
+impl TableRow for ReadingView {
     const HEADINGS: &'static [&'static str] = &["TS", "VALUE", ""];
 
     fn cells(&self) -> Vec<Cell> {
@@ -159,7 +159,7 @@ impl Timed for EventView {
     }
 }
 
-impl Row for EventView {
+impl TableRow for EventView {
     const HEADINGS: &'static [&'static str] =
         &["TS", "ID", "DEVICE", "TYPE", "SEQUENCE", "PREVIOUS", "VALUE"];
 
@@ -213,7 +213,7 @@ fn value(value: Option<&RawValue>) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use crate::table::TextTable;
 
     const DEVICE: &str = r#"{"id":"lock7","kind":"lock","address":"12 Harbour St","labels":{"site":"12","wing":"b"},
         "report_interval":null,"registered_at":"2026-11-20T12:00:00.000Z","state":{"value":{"t":21.50},
@@ -223,10 +223,10 @@ mod tests {
         anstream::adapter::strip_str(text).to_string()
     }
 
-    fn rows<R: Row>(items: &[&str]) -> String {
+    fn rows<R: TableRow>(items: &[&str]) -> String {
         let rows: Vec<_> =
             items.iter().map(|item| serde_json::from_str::<R>(item).expect("an item").cells()).collect();
-        unstyled(&Table::new(R::HEADINGS).lines(&rows))
+        unstyled(&TextTable::new(R::HEADINGS).lines(&rows))
     }
 
     #[test]

@@ -12,11 +12,11 @@ use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::follower::Follower;
+use super::feed_place::FeedPlace;
 use super::view::{DeviceView, EventView, ReadingView};
 use super::{below, of};
-use crate::api::{Api, Path};
-use crate::failure::Failure;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
 use crate::list::{self, ListFlags};
 use crate::polling::{interval, patiently};
 use crate::screen::Screen;
@@ -34,9 +34,9 @@ pub struct WatchDevice {
 
 /// The two feeds of a device, and where they have been followed to.
 struct Feeds {
-    device: Path,
-    events: (Path, Follower),
-    readings: (Path, Follower),
+    device: ApiPath,
+    events: (ApiPath, FeedPlace),
+    readings: (ApiPath, FeedPlace),
 }
 
 /// Something new, with its time.
@@ -48,14 +48,14 @@ struct FeedItem {
 }
 
 /// An item of a feed that can be watched.
-trait Watched: DeserializeOwned {
+trait WatchedItem: DeserializeOwned {
     const WHAT: &'static str;
 
     fn ts(&self) -> &str;
     fn cells(&self) -> Vec<Cell>;
 }
 
-impl Watched for EventView {
+impl WatchedItem for EventView {
     const WHAT: &'static str = "event";
 
     fn ts(&self) -> &str {
@@ -67,7 +67,7 @@ impl Watched for EventView {
     }
 }
 
-impl Watched for ReadingView {
+impl WatchedItem for ReadingView {
     const WHAT: &'static str = "reading";
 
     fn ts(&self) -> &str {
@@ -81,7 +81,7 @@ impl Watched for ReadingView {
 
 impl WatchDevice {
     /// Ends only by a failure: the device is gone, or nobody reads any more.
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let mut feeds = Feeds::at_their_end(&self.id, api)?;
         // After the feeds, so that what happens meanwhile is told.
         let state = api.get(&feeds.device)?;
@@ -99,23 +99,23 @@ impl WatchDevice {
 }
 
 impl Feeds {
-    fn at_their_end(id: &str, api: &Api) -> Result<Self, Failure> {
-        let events = Path::of(&["events"]).with("device", id);
+    fn at_their_end(id: &str, api: &ServerApi) -> Result<Self, CommandFailure> {
+        let events = ApiPath::of(&["events"]).with("device", id);
         let readings = below(id, "readings");
         // A device that is not there has an empty feed of events; its readings say so.
         let last_reading = newest::<ReadingView>(&readings, api)?;
         let last_event = newest::<EventView>(&events, api)?;
         let mut feeds = Self {
             device: of(id),
-            events: (events, Follower::behind(last_event)),
-            readings: (readings, Follower::behind(last_reading)),
+            events: (events, FeedPlace::behind(last_event)),
+            readings: (readings, FeedPlace::behind(last_reading)),
         };
         feeds.look(api)?;
         Ok(feeds)
     }
 
     /// What is new in both feeds, in order of time; what is in one feed stays in its order.
-    fn look(&mut self, api: &Api) -> Result<Vec<FeedItem>, Failure> {
+    fn look(&mut self, api: &ServerApi) -> Result<Vec<FeedItem>, CommandFailure> {
         let device: DeviceView = api.read(&api.get(&self.device)?)?;
         let present = device.last_seen_at().map(|text| moment(text, api)).transpose()?;
         let mut items = look::<EventView>(&mut self.events, None, api)?;
@@ -125,14 +125,14 @@ impl Feeds {
     }
 }
 
-fn look<T: Watched>(
-    (path, follower): &mut (Path, Follower),
+fn look<T: WatchedItem>(
+    (path, place): &mut (ApiPath, FeedPlace),
     present: Option<Timestamp>,
-    api: &Api,
-) -> Result<Vec<FeedItem>, Failure> {
-    let path = path.clone().with("order", "asc").with_maybe("from", follower.from());
+    api: &ServerApi,
+) -> Result<Vec<FeedItem>, CommandFailure> {
+    let path = path.clone().with("order", "asc").with_maybe("from", place.from());
     let mut new_items = Vec::new();
-    let mut look = follower.look();
+    let mut look = place.look();
     list::each_page(api, &path, &ListFlags::ALL, |items| {
         for item in items {
             let watched: T = api.read(item)?;
@@ -143,12 +143,12 @@ fn look<T: Watched>(
         }
         Ok(())
     })?;
-    follower.go_on(present);
+    place.go_on(present);
     Ok(new_items)
 }
 
 /// The time of a feed's newest item.
-fn newest<T: Watched>(path: &Path, api: &Api) -> Result<Option<Timestamp>, Failure> {
+fn newest<T: WatchedItem>(path: &ApiPath, api: &ServerApi) -> Result<Option<Timestamp>, CommandFailure> {
     let mut newest = None;
     list::each_page(api, &path.clone().with("order", "desc"), &ListFlags::up_to(1), |items| {
         for item in items {
@@ -159,6 +159,6 @@ fn newest<T: Watched>(path: &Path, api: &Api) -> Result<Option<Timestamp>, Failu
     Ok(newest)
 }
 
-fn moment(text: &str, api: &Api) -> Result<Timestamp, Failure> {
+fn moment(text: &str, api: &ServerApi) -> Result<Timestamp, CommandFailure> {
     Timestamp::parse(text).map_err(|error| api.foreign(format!("{text} in its answer is {error}")))
 }

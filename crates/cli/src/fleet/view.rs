@@ -3,8 +3,8 @@
 use fieldpost_client::Fairness;
 use serde::Deserialize;
 
-use crate::list::Row;
-use crate::table::{BAD, Cell, Table, facts, grouped, plain};
+use crate::list::TableRow;
+use crate::table::{BAD, Cell, TextTable, facts, grouped, plain};
 use crate::when::to_second;
 
 /// How many devices a selection means.
@@ -41,7 +41,7 @@ impl CountsView {
         ];
         let counts = counts.map(|(name, count)| (name, Cell::text(&grouped(count))));
         let rows: Vec<_> = self.items.iter().map(CountOfValue::cells).collect();
-        let table = Table::new(&["VALUE", "DEVICES", "CONNECTED"]).within(width).lines(&rows);
+        let table = TextTable::new(&["VALUE", "DEVICES", "CONNECTED"]).within(width).lines(&rows);
         let more = if self.more { "there are more values\n" } else { "" };
         format!("{}{table}{more}", facts(&counts))
     }
@@ -64,7 +64,7 @@ pub(super) struct WeightView {
     benched_until: Option<String>,
 }
 
-impl Row for WeightView {
+impl TableRow for WeightView {
     const HEADINGS: &'static [&'static str] =
         &["DEVICE", "WEIGHT", "PICKS 24H", "LAST PICKED", "BENCHED UNTIL"];
 
@@ -135,7 +135,7 @@ mod tests {
         let text = r#"{"device_id":"probe17","weight":0.9985,"picks":3,"last_picked_at":"2026-11-21T01:02:03.456Z",
             "benched_until":"2026-11-21T01:12:03.456Z"}"#;
         let weight: WeightView = serde_json::from_str(text).expect("a weight");
-        let shown = unstyled(&Table::new(WeightView::HEADINGS).lines(&[weight.cells()]));
+        let shown = unstyled(&TextTable::new(WeightView::HEADINGS).lines(&[weight.cells()]));
         assert!(shown.lines().all(|line| line.len() <= 80), "{shown}");
         assert!(
             shown.ends_with("probe17  0.9985          3  2026-11-21 01:02:03Z  2026-11-21 01:12:03Z\n"),

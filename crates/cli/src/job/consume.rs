@@ -8,11 +8,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::view::{self, ConsumedJobs, ConsumedView};
-use crate::api::{Api, Path};
-use crate::failure::Failure;
-use crate::list::Row;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
+use crate::list::TableRow;
 use crate::screen::Screen;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// A long wait is cut into such pieces: what lies between may close a connection that is silent for
 /// longer.
@@ -41,7 +41,7 @@ pub struct ConsumeJobs {
 }
 
 impl ConsumeJobs {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let ConsumedJobs { jobs } = self.take(api)?;
         if jobs.is_empty() {
             if !screen.is_for_programs() {
@@ -57,8 +57,8 @@ impl ConsumeJobs {
     }
 
     /// Asks until there is a job or the wait is over.
-    fn take(&self, api: &Api) -> Result<ConsumedJobs, Failure> {
-        let path = Path::of(&["queues", &self.namespace]).and_any_of(&self.queues).and(&["consume"]);
+    fn take(&self, api: &ServerApi) -> Result<ConsumedJobs, CommandFailure> {
+        let path = ApiPath::of(&["queues", &self.namespace]).and_any_of(&self.queues).and(&["consume"]);
         let since = Instant::now();
         loop {
             let left = self.wait.saturating_sub(since.elapsed());
@@ -71,25 +71,27 @@ impl ConsumeJobs {
         }
     }
 
-    fn acknowledge(&self, api: &Api, jobs: &[ConsumedView]) -> Result<(), Failure> {
+    fn acknowledge(&self, api: &ServerApi, jobs: &[ConsumedView]) -> Result<(), CommandFailure> {
         let mut stale = 0;
         for (queue, reservations) in view::by_queue(jobs) {
-            let path = Path::of(&["queues", &self.namespace, queue, "ack"]);
+            let path = ApiPath::of(&["queues", &self.namespace, queue, "ack"]);
             let answer = api.post(&path, &json!({ "reservations": reservations }))?;
             stale += api.read::<view::AckedView>(&answer)?.stale.len();
         }
         match stale {
             0 => Ok(()),
-            count => Err(Failure::Incomplete(format!("{count} could not be acknowledged: the ttr was over"))),
+            count => Err(CommandFailure::Incomplete(format!(
+                "{count} could not be acknowledged: the ttr was over"
+            ))),
         }
     }
 }
 
-fn show(screen: &mut Screen, jobs: &[Box<RawValue>], read: &[ConsumedView]) -> Result<(), Failure> {
+fn show(screen: &mut Screen, jobs: &[Box<RawValue>], read: &[ConsumedView]) -> Result<(), CommandFailure> {
     if screen.is_for_programs() {
         return jobs.iter().try_for_each(|job| screen.write_line(job.get()));
     }
-    let rows: Vec<_> = read.iter().map(Row::cells).collect();
-    let mut table = Table::new(ConsumedView::HEADINGS).within(screen.width());
+    let rows: Vec<_> = read.iter().map(TableRow::cells).collect();
+    let mut table = TextTable::new(ConsumedView::HEADINGS).within(screen.width());
     screen.tell(&table.lines(&rows))
 }

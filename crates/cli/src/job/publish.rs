@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use super::OneJob;
 use super::view::{PublishedView, ShownJob};
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::payload_flags::PayloadFlags;
 use crate::queue::QueueArgs;
 use crate::screen::Screen;
@@ -42,7 +42,7 @@ pub struct PublishJob {
     alias: Option<String>,
     /// What to do when another job has the alias.
     #[arg(long, value_enum, value_name = "WHAT", requires = "alias")]
-    on_conflict: Option<OnConflict>,
+    on_conflict: Option<ConflictChoice>,
     /// Jobs of a group run one at a time, in order.
     #[arg(long)]
     group: Option<String>,
@@ -77,7 +77,7 @@ pub struct ChangeJob {
 /// What to do when another job has the alias.
 #[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
-enum OnConflict {
+enum ConflictChoice {
     /// Refuse this one.
     Reject,
     /// Put this one in its place; behind it, if it is with a consumer.
@@ -110,7 +110,7 @@ struct TermsBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     alias: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    on_conflict: Option<OnConflict>,
+    on_conflict: Option<ConflictChoice>,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,13 +124,13 @@ struct TermsBody<'a> {
 }
 
 impl PublishJob {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let path = self.place.below(&["jobs"]);
         let answer = api.post_once(&path, &self.body()?, self.idempotency_key.as_deref())?;
         screen.show(&answer, || Ok(api.read::<PublishedView>(&answer)?.to_text()))
     }
 
-    fn body(&self) -> Result<PublishBody<'_>, Failure> {
+    fn body(&self) -> Result<PublishBody<'_>, CommandFailure> {
         let (payload, payload_base64) = self.carried.read_or_null()?;
         let terms = TermsBody {
             ttl: self.ttl.as_deref(),
@@ -154,7 +154,7 @@ impl PublishJob {
 }
 
 impl ChangeJob {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let (payload, payload_base64) = self.carried.read()?;
         let (delay, run_at) = (self.due.delay.as_deref(), self.due.run_at.as_deref());
         let body = PublishBody { payload, payload_base64, delay, run_at, terms: None };

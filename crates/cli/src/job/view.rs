@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::list::Row;
+use crate::list::TableRow;
 use crate::table::{Cell, FAINT, GOOD, OPEN, facts, grouped, plain};
 use crate::when::{to_millisecond, to_second, with_age};
 
@@ -48,7 +48,7 @@ pub(super) struct ConsumedView {
     reservation: String,
 }
 
-impl Row for ConsumedView {
+impl TableRow for ConsumedView {
     const HEADINGS: &'static [&'static str] = &["ID", "QUEUE", "TRY", "RESERVATION", "PAYLOAD"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -142,7 +142,7 @@ impl ShownJob {
     }
 }
 
-impl Row for ShownJob {
+impl TableRow for ShownJob {
     const HEADINGS: &'static [&'static str] = &["ID", "STATE", "DUE", "TRY", "ALIAS", "GROUP", "PAYLOAD"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -176,7 +176,7 @@ pub(crate) fn carried(payload: Option<&RawValue>, payload_base64: Option<&str>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use crate::table::TextTable;
 
     const JOB: &str = r#"{"id":"01J","queue":"mail","state":"scheduled","payload":{"to":"ann"},
         "run_at":"2026-11-21T01:02:03.456Z","published_at":"2026-11-21T00:00:00.000Z","attempt":0,"tries":5,"alias":"a"}"#;
@@ -189,7 +189,7 @@ mod tests {
     fn a_job_is_a_row_and_alone_has_all_facts() {
         let job: ShownJob = serde_json::from_str(JOB).expect("a job");
         assert_eq!(
-            unstyled(&Table::new(ShownJob::HEADINGS).lines(&[job.cells()])),
+            unstyled(&TextTable::new(ShownJob::HEADINGS).lines(&[job.cells()])),
             "ID   STATE      DUE                   TRY  ALIAS  GROUP  PAYLOAD\n\
              01J  scheduled  2026-11-21 01:02:03Z  0/5  a      -      {\"to\":\"ann\"}\n"
         );

@@ -18,8 +18,8 @@ use clap::Args;
 use fieldpost_client::{Client, Error};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::screen::Screen;
 use crate::server::ServerFlags;
 use crate::tls;
@@ -57,9 +57,14 @@ pub struct WorkJobs {
 }
 
 impl WorkJobs {
-    pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(
+        &self,
+        server: &ServerFlags,
+        api: &ServerApi,
+        screen: &mut Screen,
+    ) -> Result<(), CommandFailure> {
         // Before any job is taken: a slip of the pen must not use up the tries of a whole queue.
-        let program = Program::new(&self.command).map_err(Failure::Usage)?;
+        let program = Program::new(&self.command).map_err(CommandFailure::Usage)?;
         let client = api.client();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unstartable(&error))?;
@@ -67,13 +72,13 @@ impl WorkJobs {
         let log = Arc::new(WorkLog::new(server.json));
         let worked = runtime.block_on(async {
             let worked = self.work(client, &program, Arc::clone(&log)).await?;
-            Ok::<_, Failure>((worked, program.verdict(client, &self.namespace).await))
+            Ok::<_, CommandFailure>((worked, program.verdict(client, &self.namespace).await))
         });
         // What a command does that was given up is not waited for.
         runtime.shutdown_background();
         let (worked, broken) = worked?;
         if let Some(why) = broken.map_err(|error| refused(server, &error))? {
-            return Err(Failure::Incomplete(format!("{why}; its jobs were given back")));
+            return Err(CommandFailure::Incomplete(format!("{why}; its jobs were given back")));
         }
         worked.map_err(|error| refused(server, &error))?;
         // A worker that runs for long has failures; a queue that was to be emptied should not.
@@ -87,7 +92,7 @@ impl WorkJobs {
         client: &Client,
         program: &Program,
         log: Arc<WorkLog>,
-    ) -> Result<Result<(), Error>, Failure> {
+    ) -> Result<Result<(), Error>, CommandFailure> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| unstartable(&error))?;
         let mut terminate = signal(SignalKind::terminate()).map_err(|error| unstartable(&error))?;
         let (program, running) = (program.clone(), program.clone());
@@ -115,23 +120,23 @@ impl WorkJobs {
     }
 }
 
-fn unstartable(error: &io::Error) -> Failure {
-    Failure::Incomplete(format!("no worker can be started: {error}"))
+fn unstartable(error: &io::Error) -> CommandFailure {
+    CommandFailure::Incomplete(format!("no worker can be started: {error}"))
 }
 
 /// Why the worker ended, as the other commands say it.
-fn refused(server: &ServerFlags, error: &Error) -> Failure {
+fn refused(server: &ServerFlags, error: &Error) -> CommandFailure {
     let server = server.name();
     match error {
         Error::Refused(refusal) => {
             let mut refusal = refusal.clone();
             refusal.document = None;
-            Failure::Refused(refusal)
+            CommandFailure::Refused(refusal)
         }
-        Error::Foreign { what, .. } => Failure::Foreign { server, what: what.clone() },
+        Error::Foreign { what, .. } => CommandFailure::Foreign { server, what: what.clone() },
         other => {
             let of_tls = other.tls_fault().map(|fault| tls::describe(fault, other.root_cause()));
-            Failure::NotReached { server, why: of_tls.unwrap_or_else(|| other.to_string()) }
+            CommandFailure::NotReached { server, why: of_tls.unwrap_or_else(|| other.to_string()) }
         }
     }
 }

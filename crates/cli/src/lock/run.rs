@@ -13,8 +13,8 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::LockPlace;
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::screen::Screen;
 use crate::server::ServerFlags;
 
@@ -46,7 +46,12 @@ enum RunEnd {
 }
 
 impl RunLocked {
-    pub(super) fn run(&self, server: &ServerFlags, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(
+        &self,
+        server: &ServerFlags,
+        api: &ServerApi,
+        screen: &mut Screen,
+    ) -> Result<(), CommandFailure> {
         screen.flush()?;
         let name = self.place.shown();
         // The client tries again for a while, and says nothing meanwhile.
@@ -56,7 +61,7 @@ impl RunLocked {
         }
         let lock = api.client().lock(&self.place.namespace, &self.place.name).ttl(self.ttl).wait(self.wait);
         let Some(guard) = api.wait_for(lock.acquire())? else {
-            return Err(Failure::Incomplete(format!("{name} is held by another owner")));
+            return Err(CommandFailure::Incomplete(format!("{name} is held by another owner")));
         };
         let ended = api.wait_for(async {
             let ended = self.see_through(&guard).await;
@@ -68,13 +73,15 @@ impl RunLocked {
         })?;
         match ended.map_err(|error| self.not_run(&error))? {
             RunEnd::Exited(status) if status.success() => Ok(()),
-            RunEnd::Exited(status) => Err(Failure::Command(exit_code(status))),
-            RunEnd::Lost => Err(Failure::Incomplete(format!("{name} was lost, and the command was stopped"))),
+            RunEnd::Exited(status) => Err(CommandFailure::Command(exit_code(status))),
+            RunEnd::Lost => {
+                Err(CommandFailure::Incomplete(format!("{name} was lost, and the command was stopped")))
+            }
         }
     }
 
-    fn not_run(&self, error: &io::Error) -> Failure {
-        Failure::Usage(format!("{} cannot be run: {error}", self.command[0].display()))
+    fn not_run(&self, error: &io::Error) -> CommandFailure {
+        CommandFailure::Usage(format!("{} cannot be run: {error}", self.command[0].display()))
     }
 
     /// Runs the command to its end; it is stopped when the lock is lost.

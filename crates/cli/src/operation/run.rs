@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use super::of;
 use super::view::{DryRun, OperationView};
-use crate::api::{Api, Path};
+use crate::api::{ApiPath, ServerApi};
 use crate::device::Label;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::polling::{interval, watch};
 use crate::screen::Screen;
 
@@ -61,8 +61,8 @@ pub struct RunOperation {
 }
 
 impl RunOperation {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let path = Path::of(&["operations"]);
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
+        let path = ApiPath::of(&["operations"]);
         let begun = api.post_once(&path, &self.body(), self.idempotency_key.as_deref())?;
         if self.dry_run {
             return screen.show(&begun, || Ok(api.read::<DryRun>(&begun)?.facts()));
@@ -75,7 +75,7 @@ impl RunOperation {
     }
 
     /// Shows it whenever anything about it is new, until it has ended.
-    fn watch(&self, id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    fn watch(&self, id: &str, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let operation = watch(
             screen,
             self.every,

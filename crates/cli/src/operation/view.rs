@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::failure::Failure;
-use crate::list::Row;
+use crate::failure::CommandFailure;
+use crate::list::TableRow;
 use crate::table::{BAD, Cell, GOOD, OPEN, facts, grouped, line, plain};
 use crate::when::{age_of, with_age};
 
@@ -58,16 +58,16 @@ impl OperationView {
     }
 
     /// Nothing if it is done and nothing was refused; else why a script should stop here.
-    pub(super) fn verdict(&self) -> Result<(), Failure> {
+    pub(super) fn verdict(&self) -> Result<(), CommandFailure> {
         let id = plain(&self.id);
         match (self.status.as_str(), self.refused) {
             ("done", 0) => Ok(()),
-            ("done", refused) => Err(Failure::Incomplete(format!(
+            ("done", refused) => Err(CommandFailure::Incomplete(format!(
                 "{id} is done, and {} of {} were refused",
                 grouped(refused),
                 grouped(self.matched)
             ))),
-            (status, _) => Err(Failure::Incomplete(format!("{id} is {}", plain(status)))),
+            (status, _) => Err(CommandFailure::Incomplete(format!("{id} is {}", plain(status)))),
         }
     }
 
@@ -108,7 +108,7 @@ impl OperationView {
     }
 }
 
-impl Row for OperationView {
+impl TableRow for OperationView {
     const HEADINGS: &'static [&'static str] =
         &["ID", "ACTION", "STATUS", "MATCHED", "DONE", "REFUSED", "SKIPPED", "AGE"];
 

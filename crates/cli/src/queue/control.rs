@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::QueueArgs;
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::input::json;
 use crate::screen::Screen;
 use crate::table::{Cell, facts};
@@ -57,7 +57,7 @@ struct ControlView {
 }
 
 impl TellWorkers {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let (path, name) = (self.place.below(&["control"]), self.place.name());
         if self.clear {
             api.delete(&path)?;

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Number, Value};
 
 use super::QueueArgs;
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::screen::Screen;
 
 /// What a change may name; it names something.
@@ -80,7 +80,7 @@ struct CurrentSettings {
 }
 
 impl SetQueue {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let CurrentSettings { mut settings } = api.read(&api.get(&self.place.below(&[]))?)?;
         settings.extend(self.changes());
         api.set(&self.place.below(&["settings"]), &settings)?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::job::{attempt, carried};
-use crate::list::Row;
+use crate::list::TableRow;
 use crate::table::{BAD, Cell, FAINT, GOOD, facts, grouped};
 use crate::when::to_second;
 
@@ -97,7 +97,7 @@ fn default_dead_max() -> Cell {
     Cell::text(&format!("{} (default)", grouped(DEAD_LETTERS_DEFAULT))).styled(FAINT)
 }
 
-impl Row for QueueView {
+impl TableRow for QueueView {
     const HEADINGS: &'static [&'static str] =
         &["NAMESPACE", "QUEUE", "SCHEDULED", "READY", "RESERVED", "DEAD", "OLDEST READY", "HANDS OUT"];
 
@@ -128,7 +128,7 @@ pub(super) struct DeadJobView {
     died_at: String,
 }
 
-impl Row for DeadJobView {
+impl TableRow for DeadJobView {
     const HEADINGS: &'static [&'static str] = &["DIED", "ID", "TRY", "REASON", "ERROR", "PAYLOAD"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -146,7 +146,7 @@ impl Row for DeadJobView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use crate::table::TextTable;
 
     fn unstyled(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
@@ -160,7 +160,7 @@ mod tests {
             "dead_max":null,"dead_max_age":"7d"}}"#;
         let stats: QueueView = serde_json::from_str(stats).expect("stats");
         assert_eq!(
-            unstyled(&Table::new(QueueView::HEADINGS).lines(&[stats.cells()])),
+            unstyled(&TextTable::new(QueueView::HEADINGS).lines(&[stats.cells()])),
             "NAMESPACE  QUEUE  SCHEDULED  READY  RESERVED  DEAD  OLDEST READY  HANDS OUT\n\
              shop       mail       1,200      2         1     0  1m1s500ms     no, paused\n"
         );
@@ -180,7 +180,7 @@ mod tests {
             "died_at":"2026-11-21T01:02:03.456Z"}"#;
         let dead: DeadJobView = serde_json::from_str(dead).expect("a dead job");
         assert_eq!(
-            unstyled(&Table::new(DeadJobView::HEADINGS).lines(&[dead.cells()])),
+            unstyled(&TextTable::new(DeadJobView::HEADINGS).lines(&[dead.cells()])),
             "DIED                  ID   TRY  REASON    ERROR     PAYLOAD\n\
              2026-11-21 01:02:03Z  01J  3/3  released  no paper  7\n"
         );

@@ -3,12 +3,12 @@
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 
-use crate::api::{Api, Path};
-use crate::failure::Failure;
-use crate::feed::Feed;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
+use crate::feed::FeedFlags;
 use crate::follow::Timed;
-use crate::import::Tally;
-use crate::list::{ListFlags, Row};
+use crate::import::ImportTally;
+use crate::list::{ListFlags, TableRow};
 use crate::screen::Screen;
 use crate::table::{BAD, Cell, facts, plain};
 use crate::when::{to_millisecond, with_age};
@@ -29,7 +29,7 @@ pub enum RejectedAction {
 #[derive(Args, Debug)]
 pub struct ListRejected {
     #[command(flatten)]
-    feed: Feed,
+    feed: FeedFlags,
     #[command(flatten)]
     list_flags: ListFlags,
 }
@@ -60,12 +60,12 @@ struct QuarantinedReport {
 }
 
 impl RejectedAction {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         match self {
             Self::Ls(ListRejected { feed, list_flags }) => feed.show::<QuarantinedReport>(
                 api,
                 screen,
-                Path::of(&["quarantine"]),
+                ApiPath::of(&["quarantine"]),
                 list_flags,
                 "no rejected reports",
             ),
@@ -80,12 +80,12 @@ impl RejectedAction {
 }
 
 /// All of them are sent; one that is refused again does not stop the others.
-fn replay(ids: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+fn replay(ids: &[String], api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
     let mut refused = 0;
     for id in ids {
-        match api.call(&Path::of(&["quarantine", id, "replay"])) {
+        match api.call(&ApiPath::of(&["quarantine", id, "replay"])) {
             Ok(answer) => {
-                let tally: Tally = api.read(&answer)?;
+                let tally: ImportTally = api.read(&answer)?;
                 screen.show(&answer, || Ok(format!("{}: {}\n", plain(id), tally.sentence())))?;
                 tally.tell_rejected(0, screen);
                 refused += u64::from(tally.verdict().is_err());
@@ -99,12 +99,12 @@ fn replay(ids: &[String], api: &Api, screen: &mut Screen) -> Result<(), Failure>
     }
     match refused {
         0 => Ok(()),
-        _ => Err(Failure::Incomplete(format!("{refused} of {} not accepted", ids.len()))),
+        _ => Err(CommandFailure::Incomplete(format!("{refused} of {} not accepted", ids.len()))),
     }
 }
 
-fn of(id: &str) -> Path {
-    Path::of(&["quarantine", id])
+fn of(id: &str) -> ApiPath {
+    ApiPath::of(&["quarantine", id])
 }
 
 impl QuarantinedReport {
@@ -134,7 +134,7 @@ impl Timed for QuarantinedReport {
     }
 }
 
-impl Row for QuarantinedReport {
+impl TableRow for QuarantinedReport {
     const HEADINGS: &'static [&'static str] = &["AT", "ID", "SOURCE", "CODE", "PAYLOAD"];
 
     fn cells(&self) -> Vec<Cell> {

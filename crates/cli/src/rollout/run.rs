@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 use super::of;
 use super::view::RolloutView;
 use super::watch::WatchUntil;
-use crate::api::{Api, Path};
+use crate::api::{ApiPath, ServerApi};
 use crate::command::TermFlags;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::input::json;
 use crate::screen::Screen;
 
@@ -121,10 +121,12 @@ struct StopBody {
 }
 
 impl RunRollout {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let begun = match &self.id {
             Some(id) => api.replace(&of(id), &self.body())?,
-            None => api.post_once(&Path::of(&["rollouts"]), &self.body(), self.idempotency_key.as_deref())?,
+            None => {
+                api.post_once(&ApiPath::of(&["rollouts"]), &self.body(), self.idempotency_key.as_deref())?
+            }
         };
         let rollout: RolloutView = api.read(&begun)?;
         if !self.wait {

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::failure::Failure;
-use crate::list::Row;
+use crate::failure::CommandFailure;
+use crate::list::TableRow;
 use crate::max_failed::MaxFailed;
 use crate::table::{BAD, Cell, FAINT, GOOD, OPEN, facts, grouped, line, plain};
 use crate::when::{age_of, with_age};
@@ -42,15 +42,17 @@ impl RolloutView {
     }
 
     /// Nothing if it is done and not too many devices failed; else why a script should stop here.
-    pub(super) fn verdict(&self, most: MaxFailed) -> Result<(), Failure> {
+    pub(super) fn verdict(&self, most: MaxFailed) -> Result<(), CommandFailure> {
         let failed = self.failed + self.expired;
         let id = plain(&self.id);
         if self.status != "done" {
-            return Err(Failure::Incomplete(format!("{id} is {}", plain(&self.status))));
+            return Err(CommandFailure::Incomplete(format!("{id} is {}", plain(&self.status))));
         }
         if most.is_exceeded(failed, self.ended()) {
             let (failed, ended) = (grouped(failed), grouped(self.ended()));
-            return Err(Failure::Incomplete(format!("{id} is done, and {failed} of {ended} devices failed")));
+            return Err(CommandFailure::Incomplete(format!(
+                "{id} is done, and {failed} of {ended} devices failed"
+            )));
         }
         Ok(())
     }
@@ -105,7 +107,7 @@ impl RolloutView {
     }
 }
 
-impl Row for RolloutView {
+impl TableRow for RolloutView {
     const HEADINGS: &'static [&'static str] = &["ID", "STATUS", "DEVICES", "ENDED", "FAILED", "AGE"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -128,7 +130,7 @@ pub(super) struct RolloutDeviceView {
     status: String,
 }
 
-impl Row for RolloutDeviceView {
+impl TableRow for RolloutDeviceView {
     const HEADINGS: &'static [&'static str] = &["DEVICE", "STATUS", "COMMAND"];
 
     fn cells(&self) -> Vec<Cell> {

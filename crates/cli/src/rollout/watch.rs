@@ -8,8 +8,8 @@ use clap::Args;
 
 use super::of;
 use super::view::RolloutView;
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::max_failed::{MaxFailed, max_failed};
 use crate::polling::{interval, watch};
 use crate::screen::Screen;
@@ -35,14 +35,14 @@ pub(super) struct WatchUntil {
 }
 
 impl WatchRollout {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         self.until.watch(&self.id, api, screen)
     }
 }
 
 impl WatchUntil {
     /// Shows a rollout whenever anything about it is new, until nothing more comes of it by itself.
-    pub(super) fn watch(&self, id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn watch(&self, id: &str, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let rollout = watch(
             screen,
             self.every,

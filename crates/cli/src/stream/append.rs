@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 
 use super::StreamArgs;
 use super::view::AppendedView;
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::import::{self, ImportCount};
 use crate::payload_flags::PayloadFlags;
 use crate::screen::Screen;
@@ -65,7 +65,7 @@ pub struct Append {
 
 /// A message on its way out.
 #[derive(Serialize)]
-struct MessageBody<'a> {
+struct AppendBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ struct MessageBody<'a> {
 }
 
 impl Append {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let path = self.place.below(&["messages"]);
         if let Some(file) = &self.lines {
             return import::run(api, screen, &path, file, &[ImportCount::Appended, ImportCount::Duplicates]);
@@ -94,9 +94,9 @@ impl Append {
         screen.show(&answer, || Ok(api.read::<AppendedView>(&answer)?.to_text()))
     }
 
-    fn body(&self) -> Result<MessageBody<'_>, Failure> {
+    fn body(&self) -> Result<AppendBody<'_>, CommandFailure> {
         let (payload, payload_base64) = self.carried.read_or_null()?;
-        Ok(MessageBody {
+        Ok(AppendBody {
             payload,
             payload_base64,
             source: self.source.as_deref(),

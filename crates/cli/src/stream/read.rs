@@ -13,13 +13,13 @@ use serde_json::value::RawValue;
 use super::StreamArgs;
 use super::subscription::{READER, ReadOn};
 use super::view::MessageView;
-use crate::api::{Api, Path};
-use crate::failure::Failure;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
 use crate::follow::PAGE_ITEMS_MAX;
-use crate::list::{self, Row};
+use crate::list::{self, TableRow};
 use crate::polling::patiently;
 use crate::screen::Screen;
-use crate::table::{Table, grouped};
+use crate::table::{TextTable, grouped};
 use crate::when::When;
 
 /// How long the server is to wait for the first message: below the time that an answer is waited
@@ -70,7 +70,7 @@ struct MessagePage {
 }
 
 impl ReadMessages {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         if let Some(subscription) = &self.subscription {
             let read = ReadOn {
                 place: &self.place,
@@ -84,7 +84,7 @@ impl ReadMessages {
         }
         let path = self.place.below(&["messages"]).with_maybe("from", self.from);
         let path = path.with_maybe("segment", self.segment.as_ref());
-        let mut table = Table::new(MessageView::HEADINGS).within(screen.width());
+        let mut table = TextTable::new(MessageView::HEADINGS).within(screen.width());
         let mut after = self.after.unwrap_or_default().to_string();
         if self.follow {
             return self.run_on(api, screen, &path, &mut table, after);
@@ -119,12 +119,12 @@ impl ReadMessages {
     /// waited for.
     fn run_on(
         &self,
-        api: &Api,
+        api: &ServerApi,
         screen: &mut Screen,
-        path: &Path,
-        table: &mut Table,
+        path: &ApiPath,
+        table: &mut TextTable,
         mut after: String,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let mut page = look(api, path, &after, PAGE_ITEMS_MAX)?;
         let path = path.clone().with("wait", WAIT);
         loop {
@@ -148,6 +148,6 @@ impl ReadMessages {
     }
 }
 
-fn look(api: &Api, path: &Path, after: &str, limit: u64) -> Result<MessagePage, Failure> {
+fn look(api: &ServerApi, path: &ApiPath, after: &str, limit: u64) -> Result<MessagePage, CommandFailure> {
     api.read(&api.get(&path.clone().with("after", after).with("limit", &limit))?)
 }

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::StreamArgs;
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::screen::Screen;
 
 /// What a change may name; it names something.
@@ -124,10 +124,12 @@ struct StreamNow {
 }
 
 impl SetStream {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let mut settings = match api.get(&self.place.below(&[])) {
             Ok(stream) => api.read::<StreamNow>(&stream)?.settings,
-            Err(Failure::Refused(refusal)) if refusal.code.as_deref() == Some("unknown_stream") => Map::new(),
+            Err(CommandFailure::Refused(refusal)) if refusal.code.as_deref() == Some("unknown_stream") => {
+                Map::new()
+            }
             Err(failure) => return Err(failure),
         };
         self.change(&mut settings);

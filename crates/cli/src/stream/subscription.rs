@@ -6,13 +6,13 @@ use serde_json::value::RawValue;
 
 use super::StreamArgs;
 use super::view::MessageView;
-use crate::api::{Api, Path};
-use crate::failure::Failure;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
 use crate::follow::PAGE_ITEMS_MAX;
-use crate::list::{self, ListFlags, Row};
+use crate::list::{self, ListFlags, TableRow};
 use crate::polling::patiently;
 use crate::screen::Screen;
-use crate::table::{BAD, Cell, Table, facts, plain};
+use crate::table::{BAD, Cell, TextTable, facts, plain};
 use crate::when::to_second;
 
 /// How long the server is to wait for the first message.
@@ -118,7 +118,7 @@ struct SubscriptionPage {
 }
 
 impl SubscriptionArgs {
-    fn path(&self, parts: &[&str]) -> Path {
+    fn path(&self, parts: &[&str]) -> ApiPath {
         self.place.below(&[&["subscriptions", &self.name], parts].concat())
     }
 
@@ -127,21 +127,21 @@ impl SubscriptionArgs {
     }
 
     /// Says that the subscription is gone.
-    pub(super) fn delete(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn delete(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         api.delete(&self.path(&[]))?;
         screen.tell(&format!("{} deleted\n", self.shown()))
     }
 }
 
 impl SubscriptionListing {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let path = self.place.below(&["subscriptions"]);
         list::show::<SubscriptionView>(api, screen, &path, &self.list_flags, "no subscriptions")
     }
 }
 
 impl Subscribe {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let subscription = api.replace(&self.subscription.path(&[]), &self.body())?;
         screen.show(&subscription, || Ok(api.read::<SubscriptionView>(&subscription)?.facts()))
     }
@@ -157,7 +157,7 @@ impl Subscribe {
 }
 
 impl CommitPosition {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let id = self.id.to_string();
         let body = CommitBody { reader: &self.reader, id: &id, rewind: self.rewind };
         api.tell(&self.subscription.path(&["commit"]), &body)?;
@@ -181,8 +181,8 @@ pub(super) struct ReadOn<'a> {
 impl ReadOn<'_> {
     /// A read that commits goes on behind each page; one that does not gives one page, since the
     /// position stays where it is.
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
-        let mut table = Table::new(MessageView::HEADINGS).within(screen.width());
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
+        let mut table = TextTable::new(MessageView::HEADINGS).within(screen.width());
         let (mut left, mut shown) = (self.limit, 0);
         while left > 0 {
             let wait = self.follows.then_some(WAIT);
@@ -207,11 +207,16 @@ impl ReadOn<'_> {
         Ok(())
     }
 
-    fn path(&self, call: &str) -> Path {
+    fn path(&self, call: &str) -> ApiPath {
         self.place.below(&["subscriptions", self.subscription, call])
     }
 
-    fn look(&self, api: &Api, limit: u64, wait: Option<&str>) -> Result<SubscriptionPage, Failure> {
+    fn look(
+        &self,
+        api: &ServerApi,
+        limit: u64,
+        wait: Option<&str>,
+    ) -> Result<SubscriptionPage, CommandFailure> {
         let body = ReadBody { reader: self.reader, limit: limit.min(PAGE_ITEMS_MAX), wait };
         api.read(&api.post_and_wait(&self.path("read"), &body, None, std::time::Duration::from_secs(30))?)
     }
@@ -257,7 +262,7 @@ impl SubscriptionView {
     }
 }
 
-impl Row for SubscriptionView {
+impl TableRow for SubscriptionView {
     const HEADINGS: &'static [&'static str] =
         &["NAME", "POSITION", "LAG", "OLDEST UNREAD", "READER", "SEGMENT", "PUSHED TO", "FAILED", "ERROR"];
 
@@ -314,7 +319,7 @@ mod tests {
             "push":{"url":"https://a/","max":100,"failures":3,"error":"answered 500","last_failed_at":null,
             "secret":"whsec_AAAA"}}"#;
         let subscription: SubscriptionView = serde_json::from_str(json).expect("a subscription");
-        let lines = Table::new(SubscriptionView::HEADINGS).lines(&[subscription.cells()]);
+        let lines = TextTable::new(SubscriptionView::HEADINGS).lines(&[subscription.cells()]);
         let lines = anstream::adapter::strip_str(&lines).to_string();
         for part in ["bill", "1,200", "2026-11-21 01:02:03Z", "https://a/", "answered 500"] {
             assert!(lines.contains(part), "{part} in {lines}");

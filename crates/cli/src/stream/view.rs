@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::job::carried;
-use crate::list::Row;
-use crate::table::{BAD, Cell, FAINT, GOOD, Table, facts, grouped, plain};
+use crate::list::TableRow;
+use crate::table::{BAD, Cell, FAINT, GOOD, TextTable, facts, grouped, plain};
 use crate::when::{to_millisecond, to_second};
 
 /// What came of appending.
@@ -140,7 +140,7 @@ fn no_limit() -> Cell {
     Cell::text("no limit").styled(FAINT)
 }
 
-impl Row for StreamView {
+impl TableRow for StreamView {
     const HEADINGS: &'static [&'static str] = &[
         "NAMESPACE",
         "STREAM",
@@ -184,7 +184,7 @@ pub(super) struct BlockView {
     created_at: String,
 }
 
-impl Row for BlockView {
+impl TableRow for BlockView {
     const HEADINGS: &'static [&'static str] =
         &["FIRST", "LAST", "MESSAGES", "BYTES", "CREATED", "STORAGE", "IN MEMORY", "SAVED"];
 
@@ -225,7 +225,7 @@ impl HandlersView {
     pub(super) fn to_text(&self, width: Option<usize>) -> String {
         let headings = &["HANDLER", "NAME", "STATE", "LAST RUN", "BLOCKS", "BYTES", "ERROR"];
         let rows: Vec<_> = self.items.iter().map(HandlerView::cells).collect();
-        Table::new(headings).within(width).lines(&rows)
+        TextTable::new(headings).within(width).lines(&rows)
     }
 }
 
@@ -256,7 +256,7 @@ pub(super) struct MessageView {
     payload_base64: Option<String>,
 }
 
-impl Row for MessageView {
+impl TableRow for MessageView {
     const HEADINGS: &'static [&'static str] = &["ID", "TIME", "SOURCE", "EXTERNAL ID", "SEGMENT", "PAYLOAD"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -289,7 +289,7 @@ mod tests {
     fn a_stream_is_a_row_and_alone_shows_what_is_set() {
         let stream: StreamView = serde_json::from_str(STREAM).expect("a stream");
         assert_eq!(
-            unstyled(&Table::new(StreamView::HEADINGS).lines(&[stream.cells()])),
+            unstyled(&TextTable::new(StreamView::HEADINGS).lines(&[stream.cells()])),
             "NAMESPACE  STREAM  FIRST  LAST  MESSAGES   BYTES  BLOCKS  SAVE  KEPT FOR  MOST BYTES\n\
              shop       orders      1  1200     1,200  64,000       2  wait  7d        -\n"
         );
@@ -324,7 +324,7 @@ mod tests {
             "segment":null,"payload":{"n":1}}"#;
         let message: MessageView = serde_json::from_str(message).expect("a message");
         assert_eq!(
-            unstyled(&Table::new(MessageView::HEADINGS).lines(&[message.cells()])),
+            unstyled(&TextTable::new(MessageView::HEADINGS).lines(&[message.cells()])),
             "ID  TIME                      SOURCE  EXTERNAL ID  SEGMENT  PAYLOAD\n \
              4  2026-11-21 01:02:03.456Z  till-4  17           -        {\"n\":1}\n"
         );

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use super::view::TaskView;
 use super::watch::TaskWatch;
-use crate::api::{Api, Path};
-use crate::failure::Failure;
+use crate::api::{ApiPath, ServerApi};
+use crate::failure::CommandFailure;
 use crate::input::json;
 use crate::pick_terms::PickFlags;
 use crate::receiver::GivenReceiver;
@@ -52,9 +52,9 @@ struct TaskBody<'a> {
 }
 
 impl RunTask {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         let key = self.idempotency_key.as_deref();
-        let begun = api.post_once(&Path::of(&["tasks"]), &self.body(), key)?;
+        let begun = api.post_once(&ApiPath::of(&["tasks"]), &self.body(), key)?;
         let task: TaskView = api.read(&begun)?;
         if self.no_wait {
             return screen.show(&begun, || Ok(task.facts() + &task.secret_once()));

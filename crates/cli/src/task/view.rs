@@ -6,9 +6,9 @@ use base::{Timestamp, duration};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::follow::Timed;
-use crate::list::Row;
+use crate::list::TableRow;
 use crate::max_failed::MaxFailed;
 use crate::pick_counts::PickCountsView;
 use crate::receiver::ReceiverView;
@@ -33,15 +33,15 @@ impl TaskView {
 
     /// Nothing if as many devices as were wanted gave a good answer, but for the most that may be
     /// missing. Else why a script should stop here.
-    pub(super) fn verdict(&self, most: MaxFailed) -> Result<(), Failure> {
+    pub(super) fn verdict(&self, most: MaxFailed) -> Result<(), CommandFailure> {
         let Self { id, status, counts: PickCountsView { wanted, answered, .. }, .. } = self;
         if status != "done" {
-            return Err(Failure::Incomplete(format!("{} is {}", plain(id), plain(status))));
+            return Err(CommandFailure::Incomplete(format!("{} is {}", plain(id), plain(status))));
         }
         if most.is_exceeded(wanted.saturating_sub(*answered), *wanted) {
             let (answered, wanted) = (grouped(*answered), grouped(*wanted));
             let what = format!("{} is done, with {answered} good answers of {wanted} wanted", plain(id));
-            return Err(Failure::Incomplete(what));
+            return Err(CommandFailure::Incomplete(what));
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ impl TaskView {
     }
 
     /// How far it has come, for programs its document.
-    pub(super) fn show_line(&self, document: &RawValue, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn show_line(&self, document: &RawValue, screen: &mut Screen) -> Result<(), CommandFailure> {
         screen.show_as("task", document, || self.line())
     }
 
@@ -119,7 +119,7 @@ impl ResultView {
     }
 }
 
-impl Row for ResultView {
+impl TableRow for ResultView {
     const HEADINGS: &'static [&'static str] = &["DEVICE", "PICKED", "OUTCOME", "TOOK", "SAID"];
 
     fn cells(&self) -> Vec<Cell> {
@@ -142,7 +142,7 @@ impl Timed for ResultView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Table;
+    use crate::table::TextTable;
 
     fn task(status: &str, answered: u64, failed: u64, expired: u64) -> TaskView {
         let text = format!(
@@ -188,7 +188,7 @@ mod tests {
         ];
         let rows = items.map(|item| serde_json::from_str::<ResultView>(item).expect("a result").cells());
         assert_eq!(
-            unstyled(&Table::new(ResultView::HEADINGS).lines(&rows)),
+            unstyled(&TextTable::new(ResultView::HEADINGS).lines(&rows)),
             "DEVICE   PICKED                    OUTCOME   TOOK   SAID\n\
              p1       2026-11-21 01:02:03.000Z  answered  250ms  {\"ms\":12}\n\
              probe17  2026-11-21 01:02:03.000Z  expired   -      no_answer, late: done 7\n"

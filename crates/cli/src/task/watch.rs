@@ -7,14 +7,14 @@ use serde_json::value::RawValue;
 
 use super::of;
 use super::view::{ResultView, TaskView};
-use crate::api::Api;
-use crate::failure::Failure;
+use crate::api::ServerApi;
+use crate::failure::CommandFailure;
 use crate::follow::{self, PAGE_ITEMS_MAX};
-use crate::list::{self, Row};
+use crate::list::{self, TableRow};
 use crate::max_failed::{MaxFailed, max_failed};
 use crate::polling::patiently;
 use crate::screen::Screen;
-use crate::table::Table;
+use crate::table::TextTable;
 
 /// How long a look waits for a result before it looks whether the task has ended without one.
 const WAIT: &str = "1s";
@@ -37,16 +37,21 @@ pub(super) struct TaskWatch {
 }
 
 impl WatchTask {
-    pub(super) fn run(&self, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn run(&self, api: &ServerApi, screen: &mut Screen) -> Result<(), CommandFailure> {
         self.watch.follow(&self.id, api, screen)
     }
 }
 
 impl TaskWatch {
     /// Shows all results of a task, in the order in which they came, and at its end the task.
-    pub(super) fn follow(&self, id: &str, api: &Api, screen: &mut Screen) -> Result<(), Failure> {
+    pub(super) fn follow(
+        &self,
+        id: &str,
+        api: &ServerApi,
+        screen: &mut Screen,
+    ) -> Result<(), CommandFailure> {
         let path = of(id).and(&["results"]).with("order", "asc").with("limit", &PAGE_ITEMS_MAX);
-        let mut table = Table::new(ResultView::HEADINGS).within(screen.width());
+        let mut table = TextTable::new(ResultView::HEADINGS).within(screen.width());
         let mut cursor = None;
         let mut ended: Option<(TaskView, Box<RawValue>)> = None;
         loop {
@@ -72,7 +77,12 @@ impl TaskWatch {
 }
 
 /// Some more results: for programs each an object of its own sort.
-fn show(api: &Api, screen: &mut Screen, table: &mut Table, results: &[Box<RawValue>]) -> Result<(), Failure> {
+fn show(
+    api: &ServerApi,
+    screen: &mut Screen,
+    table: &mut TextTable,
+    results: &[Box<RawValue>],
+) -> Result<(), CommandFailure> {
     if !screen.is_for_programs() {
         return list::show_items::<ResultView>(api, screen, table, results);
     }

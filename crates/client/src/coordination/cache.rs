@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::path::Path;
 use crate::request::Request;
 use crate::retry::Repeat;
-use crate::span::Span;
+use crate::span::Milliseconds;
 
 const EXISTS: &str = "exists";
 const NOT_CACHED: &str = "not_cached";
@@ -183,7 +183,7 @@ impl SharedCache {
 
 fn putting(path: Path, value: Bytes, ttl: Option<Duration>) -> Request {
     let path = match ttl {
-        Some(ttl) => path.with("ttl", &Span(ttl).to_string()),
+        Some(ttl) => path.with("ttl", &Milliseconds(ttl).to_string()),
         None => path,
     };
     Request::new(Method::PUT, path).bytes(value)

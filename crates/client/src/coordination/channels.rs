@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::path::Path;
 use crate::request::{Download, Request};
-use crate::retry::{Repeat, Waits};
+use crate::retry::{Repeat, RetryWaits};
 
 /// The server says something every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
@@ -98,7 +98,7 @@ impl SharedChannels {
     pub fn listen<C: AsRef<str>>(&self, channels: &[C]) -> ChannelSubscription {
         let path = Path::of(&["channels", &self.namespace]).and_any_of(channels);
         let client = self.client.clone();
-        let (waits, connects_at) = (Waits::new(), Instant::now());
+        let (waits, connects_at) = (RetryWaits::new(), Instant::now());
         ChannelSubscription { client, path, waits, connects_at, is_away: false, open: None }
     }
 }
@@ -108,7 +108,7 @@ impl SharedChannels {
 pub struct ChannelSubscription {
     client: Client,
     path: Path,
-    waits: Waits,
+    waits: RetryWaits,
     /// Not before: also where `next` is dropped and called again all the time.
     connects_at: Instant,
     /// The server gave no answer, and that was told.
@@ -179,7 +179,7 @@ impl ChannelSubscription {
                 match serde_json::from_slice::<ChannelData>(data) {
                     Ok(ChannelData { channel, message }) => {
                         open.has_heard = true;
-                        self.waits = Waits::new();
+                        self.waits = RetryWaits::new();
                         return Some(Ok(ChannelUpdate::Message { channel, message }));
                     }
                     // The data of too_slow: the connection ends behind it.

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::path::Path;
 use crate::request::Request;
 use crate::retry::Repeat;
-use crate::span::Span;
+use crate::span::Milliseconds;
 
 /// The shortest time between two questions of one that waits.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -41,7 +41,7 @@ pub struct LimitAnswer {
 #[derive(Serialize)]
 struct LimitQuestion {
     limit: u64,
-    per: Span,
+    per: Milliseconds,
     cost: u64,
     kind: &'static str,
 }
@@ -72,7 +72,7 @@ impl Limiter {
             remaining: u64,
             retry_after_ms: u64,
         }
-        let body = LimitQuestion { limit: self.limit, per: Span(self.per), cost, kind: self.kind };
+        let body = LimitQuestion { limit: self.limit, per: Milliseconds(self.per), cost, kind: self.kind };
         let request = Request::document(Method::POST, self.path.clone(), &body)?;
         let Wire { allowed, remaining, retry_after_ms } =
             self.client.fetch(&request, Repeat::Harmful).await?;

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::path::Path;
 use crate::request::Request;
 use crate::retry::{Repeat, unique_text};
-use crate::span::Span;
+use crate::span::Milliseconds;
 
 /// How long a holder that is not heard of again keeps a lock, unless it is said otherwise.
 const TTL: Duration = Duration::from_secs(30);
@@ -51,9 +51,9 @@ pub struct LockState {
 #[derive(Serialize)]
 struct LockTerms<'a> {
     owner: &'a str,
-    ttl: Span,
+    ttl: Milliseconds,
     #[serde(skip_serializing_if = "Option::is_none")]
-    wait: Option<Span>,
+    wait: Option<Milliseconds>,
 }
 
 #[derive(Serialize)]
@@ -93,8 +93,8 @@ impl NamedLock {
     pub async fn acquire(&self) -> Result<Option<LockGuard>, Error> {
         let owner = unique_text().ok_or_else(|| self.client.foreign("the system gives no random number"))?;
         let mut began = Instant::now();
-        let wait = Some(Span(self.wait)).filter(|_| !self.wait.is_zero());
-        let terms = LockTerms { owner: &owner, ttl: Span(self.ttl), wait };
+        let wait = Some(Milliseconds(self.wait)).filter(|_| !self.wait.is_zero());
+        let terms = LockTerms { owner: &owner, ttl: Milliseconds(self.ttl), wait };
         let request = Request::document(Method::POST, self.path.clone(), &terms)?;
         let held = HeldLock {
             client: self.client.clone(),
@@ -148,7 +148,7 @@ struct HeldLock {
 impl HeldLock {
     /// Has it end a ttl from now; not tried again after `until`.
     async fn extend(&self, until: Instant) -> Result<(), Error> {
-        let terms = LockTerms { owner: &self.owner, ttl: Span(self.ttl), wait: None };
+        let terms = LockTerms { owner: &self.owner, ttl: Milliseconds(self.ttl), wait: None };
         let request = Request::document(Method::POST, self.path.clone().and(&["extend"]), &terms)?;
         let limit = self.client.timeout_of(&request).min(self.ttl / 3);
         self.client.ask_until(&request.timeout(limit), Repeat::Harmless, until).await?;

@@ -29,7 +29,7 @@ pub(super) enum Ack {
 }
 
 /// A job that is done, and who wants to know whether the server knows.
-struct Pending {
+struct PendingAck {
     reservation: JobReservation,
     told: oneshot::Sender<Outcome>,
 }
@@ -37,7 +37,7 @@ struct Pending {
 /// Where acknowledgements are handed in.
 #[derive(Clone)]
 pub(super) struct Acks {
-    pending: mpsc::Sender<Pending>,
+    pending: mpsc::Sender<PendingAck>,
 }
 
 impl Acks {
@@ -54,15 +54,15 @@ impl Acks {
     /// Acknowledges a job; `None` if nobody sends acknowledgements any more.
     pub(super) async fn ack(&self, reservation: JobReservation) -> Option<Outcome> {
         let (told, outcome) = oneshot::channel();
-        self.pending.send(Pending { reservation, told }).await.ok()?;
+        self.pending.send(PendingAck { reservation, told }).await.ok()?;
         outcome.await.ok()
     }
 }
 
-async fn send_all(consumer: Consumer, mut handed_in: mpsc::Receiver<Pending>, retry_for: Duration) {
+async fn send_all(consumer: Consumer, mut handed_in: mpsc::Receiver<PendingAck>, retry_for: Duration) {
     let mut gathered = Vec::new();
     while handed_in.recv_many(&mut gathered, ACKS_PER_CALL_MAX).await > 0 {
-        let mut by_queue: BTreeMap<String, Vec<Pending>> = BTreeMap::new();
+        let mut by_queue: BTreeMap<String, Vec<PendingAck>> = BTreeMap::new();
         for pending in gathered.drain(..) {
             by_queue.entry(pending.reservation.queue.clone()).or_default().push(pending);
         }
@@ -72,11 +72,11 @@ async fn send_all(consumer: Consumer, mut handed_in: mpsc::Receiver<Pending>, re
     }
 }
 
-async fn send(consumer: &Consumer, queue: &str, pending: Vec<Pending>, retry_for: Duration) {
+async fn send(consumer: &Consumer, queue: &str, pending: Vec<PendingAck>, retry_for: Duration) {
     let tokens: Vec<_> = pending.iter().map(|pending| pending.reservation.token.as_str()).collect();
     let answer = consumer.ack_there(queue, &tokens, Instant::now() + retry_for).await;
     let answer = answer.map_err(Arc::new);
-    for Pending { reservation, told } in pending {
+    for PendingAck { reservation, told } in pending {
         let outcome = match &answer {
             Ok(there) if !there.stale.contains(&reservation.token) => Ok(Ack::Done),
             Ok(there) if there.perhaps_twice => Ok(Ack::Repeated),

@@ -10,7 +10,7 @@ use crate::queue_control::QueueControl;
 /// Something that happened at a worker.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum WorkerEvent {
     /// A job was taken, and its handler begins.
     Begun {
         /// The job.

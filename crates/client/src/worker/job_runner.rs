@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Worker;
 use super::acks::{Ack, Acks};
-use super::event::Event;
+use super::event::WorkerEvent;
 use super::failure::Failure;
 use crate::consumer::Retry;
 use crate::job::{Job, JobReservation};
@@ -42,12 +42,12 @@ enum Loss {
 }
 
 /// How telling the server ended.
-enum Settled {
+enum SettlementOutcome {
     /// So it is.
-    Surely(Event),
+    Surely(WorkerEvent),
     /// The reservation was stale at a second try. It was the first that ended it, if nothing else
     /// did.
-    Probably(Event),
+    Probably(WorkerEvent),
 }
 
 impl<T, H, F> JobRunner<T, H>
@@ -56,14 +56,14 @@ where
     H: Fn(Job<T>, CancellationToken) -> F + Send + Sync + 'static,
     F: Future<Output = Result<(), Failure>> + Send + 'static,
 {
-    pub(super) fn tell(&self, event: &Event) {
+    pub(super) fn tell(&self, event: &WorkerEvent) {
         (self.worker.observer)(event);
     }
 
     pub(super) async fn run(&self, job: Job) {
         let (reservation, attempt, is_last_try) = (job.reservation.clone(), job.attempt, job.is_last_try());
         let mut keeping = std::pin::pin!(self.keep(&reservation));
-        self.tell(&Event::Begun { job: reservation.clone(), attempt });
+        self.tell(&WorkerEvent::Begun { job: reservation.clone(), attempt });
         let ended = match job.read(self.worker.decode) {
             Err((_, error)) => Some(Err(Failure::new(format!("the payload has another shape: {error}")))),
             Ok(job) => self.handle(job, &reservation, keeping.as_mut()).await,
@@ -84,14 +84,16 @@ where
             }
         };
         self.tell(&match settled {
-            Settled::Probably(_) if loss == Some(Loss::Expired) => Event::Lost { job: reservation.clone() },
-            Settled::Surely(Event::Failed { job, error, .. })
-            | Settled::Probably(Event::Failed { job, error, .. })
+            SettlementOutcome::Probably(_) if loss == Some(Loss::Expired) => {
+                WorkerEvent::Lost { job: reservation.clone() }
+            }
+            SettlementOutcome::Surely(WorkerEvent::Failed { job, error, .. })
+            | SettlementOutcome::Probably(WorkerEvent::Failed { job, error, .. })
                 if is_last_try =>
             {
-                Event::Failed { job, error, again_in: None }
+                WorkerEvent::Failed { job, error, again_in: None }
             }
-            Settled::Surely(event) | Settled::Probably(event) => event,
+            SettlementOutcome::Surely(event) | SettlementOutcome::Probably(event) => event,
         });
     }
 
@@ -109,7 +111,7 @@ where
             Some(ended) = handler.join_next() => Some(ended.unwrap_or_else(|error| Err(panicked(error)))),
             _ = keeping => {
                 lost.cancel();
-                self.tell(&Event::Lost { job: reservation.clone() });
+                self.tell(&WorkerEvent::Lost { job: reservation.clone() });
                 self.wait_in_vain(handler).await;
                 None
             }
@@ -151,29 +153,31 @@ where
         }
     }
 
-    async fn settle(&self, reservation: &JobReservation, verdict: Verdict) -> Settled {
+    async fn settle(&self, reservation: &JobReservation, verdict: Verdict) -> SettlementOutcome {
         let job = reservation.clone();
         match verdict {
             Ok(()) => match self.acks.ack(reservation.clone()).await {
-                Some(Ok(Ack::Done)) => Settled::Surely(Event::Done { job }),
-                Some(Ok(Ack::Repeated)) => Settled::Probably(Event::Done { job }),
-                Some(Err(error)) => Settled::Surely(Event::Untold { job, error }),
-                Some(Ok(Ack::Stale)) | None => Settled::Surely(Event::Lost { job }),
+                Some(Ok(Ack::Done)) => SettlementOutcome::Surely(WorkerEvent::Done { job }),
+                Some(Ok(Ack::Repeated)) => SettlementOutcome::Probably(WorkerEvent::Done { job }),
+                Some(Err(error)) => SettlementOutcome::Surely(WorkerEvent::Untold { job, error }),
+                Some(Ok(Ack::Stale)) | None => SettlementOutcome::Surely(WorkerEvent::Lost { job }),
             },
             Err((error, delay)) => self.release(job, error, delay).await,
         }
     }
 
-    async fn release(&self, job: JobReservation, error: String, delay: Duration) -> Settled {
+    async fn release(&self, job: JobReservation, error: String, delay: Duration) -> SettlementOutcome {
         let retry = Retry::after(delay).because(error.clone());
         let until = Instant::now() + self.worker.ttr;
         match self.worker.consumer.release_until(&job, &retry, until).await {
-            Ok(()) => Settled::Surely(Event::Failed { job, error, again_in: Some(delay) }),
+            Ok(()) => SettlementOutcome::Surely(WorkerEvent::Failed { job, error, again_in: Some(delay) }),
             Err(failed) if failed.error.is_stale() && failed.perhaps_done => {
-                Settled::Probably(Event::Failed { job, error, again_in: Some(delay) })
+                SettlementOutcome::Probably(WorkerEvent::Failed { job, error, again_in: Some(delay) })
             }
-            Err(failed) if failed.error.is_stale() => Settled::Surely(Event::Lost { job }),
-            Err(failed) => Settled::Surely(Event::Untold { job, error: Arc::new(failed.error) }),
+            Err(failed) if failed.error.is_stale() => SettlementOutcome::Surely(WorkerEvent::Lost { job }),
+            Err(failed) => {
+                SettlementOutcome::Surely(WorkerEvent::Untold { job, error: Arc::new(failed.error) })
+            }
         }
     }
 }

@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::Connection;
+use crate::connection::ReusableConnection;
 use crate::consumer::{Consumer, TakenJobs, Want};
 use crate::error::Error;
 use crate::queue_control::QueueControl;
-use crate::retry::Waits;
+use crate::retry::RetryWaits;
 
 /// The most jobs that one answer brings.
 const JOBS_PER_CALL_MAX: usize = 1_000;
@@ -28,11 +28,11 @@ pub(super) const HANG_UP_LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct Polling {
     consumer: Consumer,
     want: Want,
-    line: Connection,
+    line: ReusableConnection,
     /// What ends the question on the line.
     line_ends: CancellationToken,
     hang_up: CancellationToken,
-    waits: Waits,
+    waits: RetryWaits,
     /// Before the next question.
     pause: Duration,
     control: Option<QueueControl>,
@@ -44,7 +44,7 @@ impl Polling {
     pub(super) fn new(consumer: Consumer, want: Want) -> Self {
         let hang_up = CancellationToken::new();
         let (line, line_ends) = new_line(&hang_up);
-        let (waits, pause) = (Waits::new(), Duration::ZERO);
+        let (waits, pause) = (RetryWaits::new(), Duration::ZERO);
         Self { consumer, want, line, line_ends, hang_up, waits, pause, control: None, told_at: None }
     }
 
@@ -132,7 +132,7 @@ impl Polling {
 
     fn note(&mut self, answer: &Result<TakenJobs, Error>) {
         if let Ok(TakenJobs { control, .. }) = answer {
-            self.waits = Waits::new();
+            self.waits = RetryWaits::new();
             self.pause = Duration::ZERO;
             self.control.clone_from(control);
             self.told_at = Some(Instant::now());
@@ -146,7 +146,7 @@ impl Polling {
     }
 }
 
-fn new_line(hang_up: &CancellationToken) -> (Connection, CancellationToken) {
+fn new_line(hang_up: &CancellationToken) -> (ReusableConnection, CancellationToken) {
     let line_ends = hang_up.child_token();
-    (Connection::new(line_ends.clone()), line_ends)
+    (ReusableConnection::new(line_ends.clone()), line_ends)
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Worker;
 use super::acks::Acks;
-use super::event::Event;
+use super::event::WorkerEvent;
 use super::failure::Failure;
 use super::job_runner::JobRunner;
 use super::polling::{HANG_UP_LIMIT, Polling};
@@ -56,7 +56,7 @@ where
 
     pub(super) async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Error> {
         let ended = self.take(stop).await;
-        self.runner.tell(&Event::Stopping { running: self.jobs.len() });
+        self.runner.tell(&WorkerEvent::Stopping { running: self.jobs.len() });
         if timeout(self.stop_limit, drain(&mut self.jobs)).await.is_err() {
             self.give_up.cancel();
             drain(&mut self.jobs).await;
@@ -139,14 +139,14 @@ where
             Ok(TakenJobs { jobs, control }) => {
                 self.away_since = None;
                 if self.control != control {
-                    self.runner.tell(&Event::Control { control: control.clone() });
+                    self.runner.tell(&WorkerEvent::Control { control: control.clone() });
                     self.control = control;
                 }
                 self.begin(jobs);
             }
             Err(error) if error.may_pass() && !self.gives_up_waiting() => {
                 let again_in = polling.hold_back(&error);
-                self.runner.tell(&Event::Away { error: Arc::new(error), again_in });
+                self.runner.tell(&WorkerEvent::Away { error: Arc::new(error), again_in });
             }
             Err(error) => return Err(error),
         }

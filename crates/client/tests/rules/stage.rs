@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fieldpost_client::{Client, Event, Worker};
+use fieldpost_client::{Client, Worker, WorkerEvent};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -220,15 +220,15 @@ impl WorkerEvents {
     }
 }
 
-fn text(event: &Event) -> String {
+fn text(event: &WorkerEvent) -> String {
     match event {
-        Event::Begun { job, .. } => format!("begun {}", job.id),
-        Event::Done { job } => format!("done {}", job.id),
-        Event::Failed { job, error, .. } => format!("failed {}: {error}", job.id),
-        Event::Lost { job } => format!("lost {}", job.id),
-        Event::Untold { job, .. } => format!("untold {}", job.id),
-        Event::Away { .. } => "away".to_owned(),
-        Event::Stopping { running } => format!("stopping with {running}"),
+        WorkerEvent::Begun { job, .. } => format!("begun {}", job.id),
+        WorkerEvent::Done { job } => format!("done {}", job.id),
+        WorkerEvent::Failed { job, error, .. } => format!("failed {}: {error}", job.id),
+        WorkerEvent::Lost { job } => format!("lost {}", job.id),
+        WorkerEvent::Untold { job, .. } => format!("untold {}", job.id),
+        WorkerEvent::Away { .. } => "away".to_owned(),
+        WorkerEvent::Stopping { running } => format!("stopping with {running}"),
         other => format!("{other:?}"),
     }
 }

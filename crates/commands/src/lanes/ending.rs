@@ -5,16 +5,16 @@ use std::sync::Arc;
 use records::{Command, CommandKey, CommandPhase, CommandState, CommandStatus, DeviceSlot};
 
 use crate::lane::DeviceLane;
-use crate::outcome::{How, Refused};
+use crate::outcome::{CommandRefusal, How};
 use crate::place::CommandPlace;
 use crate::step::{LaneStep, MOVES_MAX};
 use crate::store::CommandStore;
 
 impl<S: CommandStore> LaneStep<'_, S> {
-    pub(crate) fn cancel(&mut self, key: CommandKey) -> Result<Result<(), Refused>, S::Error> {
-        let Some((command, state)) = self.read(key)? else { return Ok(Err(Refused::Unknown)) };
+    pub(crate) fn cancel(&mut self, key: CommandKey) -> Result<Result<(), CommandRefusal>, S::Error> {
+        let Some((command, state)) = self.read(key)? else { return Ok(Err(CommandRefusal::Unknown)) };
         if state.status.has_ended() {
-            return Ok(Err(Refused::Stands(state.status)));
+            return Ok(Err(CommandRefusal::Stands(state.status)));
         }
         self.end(&command, state, CommandStatus::Cancelled)?;
         self.move_on(command.slot, MOVES_MAX)?;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use records::{CommandPhase, DeviceSlot};
 
-use crate::lane::{Pace, UNANSWERED_MAX};
+use crate::lane::{PublishPace, UNANSWERED_MAX};
 use crate::step::{LaneStep, MOVES_MAX};
 use crate::store::CommandStore;
 use crate::unanswered::Unanswered;
 
 impl<S: CommandStore> LaneStep<'_, S> {
-    pub(crate) fn open(&mut self, slot: DeviceSlot, pace: Pace) -> Result<(), S::Error> {
+    pub(crate) fn open(&mut self, slot: DeviceSlot, pace: PublishPace) -> Result<(), S::Error> {
         if self.lanes.pace(slot).is_some() {
             return Ok(());
         }
@@ -20,7 +20,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
         self.move_on(slot, MOVES_MAX).map(drop)
     }
 
-    pub(crate) fn reopen(&mut self, slot: DeviceSlot, pace: Pace) -> Result<(), S::Error> {
+    pub(crate) fn reopen(&mut self, slot: DeviceSlot, pace: PublishPace) -> Result<(), S::Error> {
         if self.lanes.pace(slot).is_none() {
             return self.open(slot, pace);
         }
@@ -28,7 +28,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
         self.move_on(slot, MOVES_MAX).map(drop)
     }
 
-    pub(crate) fn set_pace(&mut self, slot: DeviceSlot, pace: Pace) -> Result<(), S::Error> {
+    pub(crate) fn set_pace(&mut self, slot: DeviceSlot, pace: PublishPace) -> Result<(), S::Error> {
         self.lanes.set_pace(slot, self.now, pace);
         self.move_on(slot, MOVES_MAX).map(drop)
     }

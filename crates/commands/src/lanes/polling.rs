@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use records::{Command, CommandPhase, CommandStatus, DeviceSlot};
 
-use crate::lane::{DeviceLane, Pace, UNANSWERED_MAX};
+use crate::lane::{DeviceLane, PublishPace, UNANSWERED_MAX};
 use crate::place::CommandPlace;
 use crate::step::{LaneStep, MOVES_MAX, Tracked};
 use crate::store::CommandStore;
 use crate::unanswered::{deadline, has_expired, is_on_last_try};
 
 impl<S: CommandStore> LaneStep<'_, S> {
-    pub(crate) fn poll(&mut self, slot: DeviceSlot, pace: Pace) -> Result<Option<Arc<Command>>, S::Error> {
+    pub(crate) fn poll(
+        &mut self,
+        slot: DeviceSlot,
+        pace: PublishPace,
+    ) -> Result<Option<Arc<Command>>, S::Error> {
         for _ in 0..MOVES_MAX {
             let Some(next) = self.next_for_poll(slot, pace.gap)? else { return Ok(None) };
             let (command, state) = next;

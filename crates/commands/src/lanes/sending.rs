@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Timestamp;
 use records::{Command, CommandKey, CommandState, CommandStatus, Op, OpenCommand};
 
-use crate::outcome::{How, Refused};
+use crate::outcome::{CommandRefusal, How};
 use crate::place::CommandPlace;
 use crate::step::{LaneStep, MOVES_MAX, Tracked};
 use crate::store::CommandStore;
@@ -20,15 +20,15 @@ impl<S: CommandStore> LaneStep<'_, S> {
         self.schedule(CommandPlace::Nowhere, command, state)
     }
 
-    pub(crate) fn retry(&mut self, key: CommandKey) -> Result<Result<(), Refused>, S::Error> {
-        let Some((command, state)) = self.read(key)? else { return Ok(Err(Refused::Unknown)) };
+    pub(crate) fn retry(&mut self, key: CommandKey) -> Result<Result<(), CommandRefusal>, S::Error> {
+        let Some((command, state)) = self.read(key)? else { return Ok(Err(CommandRefusal::Unknown)) };
         let is_retryable =
             matches!(state.status, CommandStatus::Failed | CommandStatus::Expired | CommandStatus::Cancelled);
         if !is_retryable {
-            return Ok(Err(Refused::Stands(state.status)));
+            return Ok(Err(CommandRefusal::Stands(state.status)));
         }
         if self.has_newer(&command)? {
-            return Ok(Err(Refused::GivesWay));
+            return Ok(Err(CommandRefusal::GivesWay));
         }
         self.supersede(&command)?;
         let before = CommandPlace::of(&command, &state);

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use commands::{AnswerOutcome, Refused};
+use commands::{AnswerOutcome, CommandRefusal};
 use records::{CommandKey, CommandStatus, DeviceSlot};
 
 /// A command: what it was given, and how far it has come.
@@ -215,28 +215,28 @@ impl Naive {
         AnswerOutcome::Moved
     }
 
-    pub(crate) fn cancel(&mut self, key: CommandKey) -> Result<(), Refused> {
-        let known = self.find(key).ok_or(Refused::Unknown)?;
+    pub(crate) fn cancel(&mut self, key: CommandKey) -> Result<(), CommandRefusal> {
+        let known = self.find(key).ok_or(CommandRefusal::Unknown)?;
         let (slot, come) = (known.slot, &known.come);
         if come.finished_at.is_some() {
-            return Err(Refused::Stands(come.status));
+            return Err(CommandRefusal::Stands(come.status));
         }
         self.end(key, CommandStatus::Cancelled);
         self.go_on(slot);
         Ok(())
     }
 
-    pub(crate) fn retry(&mut self, key: CommandKey) -> Result<(), Refused> {
+    pub(crate) fn retry(&mut self, key: CommandKey) -> Result<(), CommandRefusal> {
         let now = self.now;
-        let known = self.find(key).ok_or(Refused::Unknown)?;
+        let known = self.find(key).ok_or(CommandRefusal::Unknown)?;
         match known.come.status {
             CommandStatus::Failed | CommandStatus::Expired | CommandStatus::Cancelled => {}
-            status => return Err(Refused::Stands(status)),
+            status => return Err(CommandRefusal::Stands(status)),
         }
         let retried = known.clone();
         let rivals = self.rivals(&retried);
         if rivals.iter().any(|rival| *rival > key) {
-            return Err(Refused::GivesWay);
+            return Err(CommandRefusal::GivesWay);
         }
         for rival in rivals {
             self.end(rival, CommandStatus::Superseded);

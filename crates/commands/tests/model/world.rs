@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Timestamp};
-use commands::{AdvanceResult, CommandLanes, CommandStore, How, LaneChange, Moved, Pace};
+use commands::{AdvanceResult, CommandLanes, CommandStore, How, LaneChange, Moved, PublishPace};
 use records::{Command, CommandCause, CommandKey, CommandState, CommandTerms, DeviceSlot, OutcomeReceiver};
 
 use crate::naive::{Come, Happened, Known, Naive};
@@ -286,8 +286,8 @@ fn load(stored: &Stored) -> CommandLanes {
     ok(CommandLanes::load(keep, stored.unanswered().into_iter().map(Ok), stored))
 }
 
-fn pace((in_flight, gap): (u32, u64)) -> Pace {
-    Pace { in_flight, gap: Duration::from_millis(gap) }
+fn pace((in_flight, gap): (u32, u64)) -> PublishPace {
+    PublishPace { in_flight, gap: Duration::from_millis(gap) }
 }
 
 fn ok<T>(result: Result<T, std::convert::Infallible>) -> T {

@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 
-use super::{Calendar, check, first, next};
+use super::{ZonedCron, check, first, next};
 
 fn at(text: &str) -> Timestamp {
     Timestamp::parse(text).expect("the test writes times")
@@ -232,7 +232,7 @@ fn looking_back_finds_what_looking_ahead_found() {
         "2011-12-29T00:00:00Z",
     ];
     for (expression, zone) in calendars.iter().flat_map(|expression| zones.map(|zone| (*expression, zone))) {
-        let calendar = Calendar::read(expression, Some(zone)).expect("a calendar");
+        let calendar = ZonedCron::read(expression, Some(zone)).expect("a calendar");
         for begin in begins.map(|begin| super::seconds(at(begin))) {
             let mut last = calendar.first_after(begin).expect("there is a first one");
             while last < begin + 4 * 86_400 {

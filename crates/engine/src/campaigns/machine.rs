@@ -42,10 +42,10 @@ use super::effect::{CampaignsContext, CampaignsEffect};
 use super::fleet::FleetView;
 use super::input::{CampaignsInput, ShareNow};
 use crate::kernel::fetch::Fetch;
-use crate::kernel::machine::{Machine, Moment, Step};
+use crate::kernel::machine::{Machine, Step, StepTime};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::step_context::StepContext;
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 
 /// Tasks and slots that may go on.
 const RUNNING_MAX: usize = 10_000;
@@ -69,7 +69,7 @@ struct CampaignsStepPart {
 
 /// The machine of tasks and campaigns.
 pub struct CampaignMachine {
-    settings: Arc<Settings>,
+    settings: Arc<EngineSettings>,
     head: PartitionHead,
     lineage: Lineage,
     fleet: Arc<dyn FleetView>,
@@ -241,7 +241,7 @@ impl Machine for CampaignMachine {
 
     fn step(
         &mut self,
-        moment: Moment,
+        moment: StepTime,
         inputs: &mut dyn Iterator<Item = CampaignsInput>,
         fetch: &dyn Fetch,
     ) -> Result<Step<CampaignsEffect>, StoreError> {

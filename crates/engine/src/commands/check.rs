@@ -11,7 +11,7 @@ use base::limits::{
 use base::{Problem, Timestamp, random};
 use records::{CommandState, OutcomeReceiver};
 
-use super::{Commands, NewCommand, TrackedCommand};
+use super::{CommandCalls, NewCommand, TrackedCommand};
 use crate::name::QueueName;
 use crate::streams::StreamName;
 
@@ -130,7 +130,7 @@ fn check_number(name: &str, number: Option<i64>, least: i64, most: i64) -> Resul
     }
 }
 
-impl Commands {
+impl CommandCalls {
     /// A URL that is told how a command ended. Without a secret to sign with, one is made.
     ///
     /// # Errors

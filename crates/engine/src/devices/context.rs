@@ -25,12 +25,12 @@ use crate::notices::links::NoticeLinks;
 use crate::outcomes::{OutcomeLane, receiver_in_log};
 use crate::rollouts::DeviceLook;
 use crate::rollouts::links::RolloutLinks;
-use crate::{Directory, FleetIndexes};
+use crate::{ClientDirectory, FleetIndexes};
 
 /// What partitions of devices reach outside.
 pub struct DeviceContext {
     clock: Arc<dyn Clock>,
-    pub(crate) directory: Arc<Directory>,
+    pub(crate) directory: Arc<ClientDirectory>,
     /// Lanes with due work.
     pub lanes: DueLanes,
     /// Lanes of outcomes with due work.
@@ -66,7 +66,7 @@ pub struct DeviceContext {
 impl DeviceContext {
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
-        directory: Arc<Directory>,
+        directory: Arc<ClientDirectory>,
         (stale, rollouts, picks): (Arc<StaleClients>, Arc<RolloutLinks>, Arc<PickLinks>),
         (followers, notices): (Arc<Followers>, Arc<NoticeLinks>),
         metrics: Arc<BatchMetrics>,

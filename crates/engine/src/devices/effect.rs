@@ -7,7 +7,7 @@ use base::{DeviceId, EntityId, Incarnation, PartitionId};
 use fleet::index::IndexChange;
 use records::{Command, DesiredState, DevicePlace, DeviceSlot, OutcomeReceiver};
 
-use super::input::Imported;
+use super::input::ImportOutcome;
 use super::intake::SlicePart;
 use super::lanes::AttemptDue;
 use super::stats::DeviceStats;
@@ -17,7 +17,7 @@ use crate::gathering::PartitionBacklog;
 use crate::kernel::reply::{Answered, Reply};
 use crate::notices::LostDevices;
 use crate::outcomes::{OutcomeDue, OutcomeLane};
-use crate::queries::Device;
+use crate::queries::DeviceDetails;
 use crate::rollouts::{CommandMove, OrderReport};
 
 /// What the outside may see once it is durable.
@@ -26,9 +26,9 @@ pub enum DeviceEffect {
     /// A slice's part is done: its reports can be acknowledged.
     Accepted(SlicePart),
     /// A device was registered or changed, or that was refused.
-    Device(Reply<Answered<Device>>, Answered<Box<Device>>),
+    Device(Reply<Answered<DeviceDetails>>, Answered<Box<DeviceDetails>>),
     /// Devices were imported.
-    Imported(Reply<Vec<(u32, Answered<Imported>)>>, Vec<(u32, Answered<Imported>)>),
+    Imported(Reply<Vec<(u32, Answered<ImportOutcome>)>>, Vec<(u32, Answered<ImportOutcome>)>),
     /// What a request that may come again is answered, in its form.
     Written(Reply<Answered<Arc<[u8]>>>, Answered<Arc<[u8]>>),
     /// Something was done, or refused.

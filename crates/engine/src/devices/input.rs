@@ -10,9 +10,9 @@ use crate::campaigns::{PickOrder, PickReport};
 use crate::commands::{NewCommand, TrackedCommand};
 use crate::devices::intake::{Report, SlicePart};
 use crate::devices::lanes::{AttemptDue, AttemptEnd};
-use crate::kernel::idempotency::Form;
+use crate::kernel::idempotency::AnswerForm;
 use crate::kernel::reply::{Answered, Reply};
-use crate::queries::Device;
+use crate::queries::DeviceDetails;
 use crate::rollouts::{OrderReport, RolloutOrder};
 use crate::version::OnlyIf;
 
@@ -44,14 +44,14 @@ pub enum DeviceInput {
         /// Checked.
         device: Box<CheckedDevice>,
         /// Gets the device.
-        reply: Reply<Answered<Device>>,
+        reply: Reply<Answered<DeviceDetails>>,
     },
     /// Register devices, or bring them to what their lines say.
     Import {
         /// Checked, their clients looked up.
         lines: Vec<ToImport>,
         /// Gets what became of each, by its place.
-        reply: Reply<Vec<(u32, Answered<Imported>)>>,
+        reply: Reply<Vec<(u32, Answered<ImportOutcome>)>>,
     },
     /// Change what was registered of a device.
     PatchDevice {
@@ -62,7 +62,7 @@ pub enum DeviceInput {
         /// On which versions of it.
         only_if: OnlyIf,
         /// Gets the device.
-        reply: Reply<Answered<Device>>,
+        reply: Reply<Answered<DeviceDetails>>,
     },
     /// Remove a device.
     DeleteDevice {
@@ -187,13 +187,13 @@ pub enum DeviceInput {
 #[derive(Debug)]
 pub enum Repeatable {
     /// Register a device.
-    CreateDevice(Box<CheckedDevice>, Form<Device>),
+    CreateDevice(Box<CheckedDevice>, AnswerForm<DeviceDetails>),
     /// Send a delivery again now.
-    RetryDelivery(EntityId, Form<()>),
+    RetryDelivery(EntityId, AnswerForm<()>),
     /// Give a device a command.
-    SendCommand(DeviceId, Box<NewCommand>, Form<TrackedCommand>),
+    SendCommand(DeviceId, Box<NewCommand>, AnswerForm<TrackedCommand>),
     /// Try a command anew.
-    RetryCommand(EntityId, Form<()>),
+    RetryCommand(EntityId, AnswerForm<()>),
 }
 
 /// A report with what its way to the partition already cost.
@@ -238,7 +238,7 @@ pub struct ToImport {
 
 /// What became of an imported device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Imported {
+pub enum ImportOutcome {
     /// It is new.
     Created,
     /// It was registered already.

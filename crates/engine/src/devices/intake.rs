@@ -1,9 +1,9 @@
 //! How reports cross from a way in to the partitions: in slices, with one counter for the whole
 //! slice.
 //!
-//! A slice is split by partition and handed over; its [`Pending`] resolves when everything in it is
-//! durable, accepted or refused. The number of slices that wait in a partition's inbox is bounded:
-//! [`Intake::submit`] waits for room, and so slows the sender.
+//! A slice is split by partition and handed over; its [`PendingSlice`] resolves when everything in
+//! it is durable, accepted or refused. The number of slices that wait in a partition's inbox is
+//! bounded: [`Intake::submit`] waits for room, and so slows the sender.
 
 use base::{DeviceId, EntityId, Kind, Problem, Timestamp, Value, WayIn, hash};
 
@@ -13,8 +13,8 @@ mod completion;
 mod mirror;
 mod slice;
 
-pub use completion::{Pending, SlicePart};
-pub use mirror::{Accepted, Mirror};
+pub use completion::{PendingSlice, SlicePart};
+pub use mirror::{Accepted, IntakeMirror};
 pub(crate) use slice::ReceivedMessages;
 pub use slice::{Received, Slice};
 
@@ -98,7 +98,7 @@ pub struct Rejection {
 
 /// What became of a slice; all that was accepted is durable, and all else is in the quarantine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SliceOutcome {
     /// Reports accepted.
     pub accepted: u32,
     /// The others, in order of `index`.
@@ -129,7 +129,7 @@ impl Intake {
     ///
     /// # Errors
     /// When the server is not accepting.
-    pub async fn submit(&self, slice: impl Into<Slice>) -> Result<Pending, NotAccepting> {
+    pub async fn submit(&self, slice: impl Into<Slice>) -> Result<PendingSlice, NotAccepting> {
         self.engine.submit(self.way, slice.into()).await
     }
 

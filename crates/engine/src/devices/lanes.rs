@@ -67,7 +67,8 @@ pub struct AttemptDue {
     /// Shown again with the outcome.
     pub reservation: Reservation,
     /// Until when the lease holds. An attempt that could go on longer is not begun but
-    /// [`Answer::Withheld`]: its commit took so long that another may have been leased by then.
+    /// [`AttemptOutcome::Withheld`]: its commit took so long that another may have been leased by
+    /// then.
     pub until: Timestamp,
     /// The `webhook-id`.
     pub delivery: EntityId,
@@ -85,14 +86,14 @@ pub struct AttemptEnd {
     /// How long it took.
     pub took: Duration,
     /// What came of it.
-    pub answer: Answer,
+    pub answer: AttemptOutcome,
     /// What it saw of the receiver.
     pub detail: AttemptDetail,
 }
 
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum AttemptOutcome {
     /// The receiver answered.
     Status {
         /// With this status.

@@ -37,7 +37,7 @@ use std::time::Duration;
 use base::{ClientId, DeviceId, Incarnation, Lineage, PartitionId, Timestamp, WayIn};
 use fleet::index::IndexChange;
 use jobs::Jobs;
-use records::{Counts, CountsKey, DeviceSlot, DeviceState, Op, PartitionHead, Process};
+use records::{CountsKey, DeviceSlot, DeviceState, HourlyCounts, Op, PartitionHead, Process};
 use store::StoreError;
 use watch::{Connections, Noticed, Watch};
 
@@ -51,18 +51,18 @@ use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::{Idempotent, KeptAnswers};
 use crate::kernel::loaded_changes::LoadedChanges;
-use crate::kernel::machine::{Machine, Moment, Step};
+use crate::kernel::machine::{Machine, Step, StepTime};
 use crate::kernel::reply::{Answered, answered};
 use crate::kernel::step_context::StepContext;
 use crate::outcomes::OutcomeLane;
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 use commands::DeviceCommands;
 use counts::{DeviceGroups, Group, StepCounts};
-use devices::Devices;
+use devices::ResidentDevices;
 use ended_job::EndedJob;
 use notification_states::NotificationStates;
 use pending::PendingRecords;
-use quarantine::Quarantine;
+use quarantine::PartitionQuarantine;
 use report_outbox::{BegunRows, ReportOutbox};
 
 pub use loading::OpenedPartition;
@@ -79,20 +79,20 @@ const CLOCKS_RECORDED_EVERY: Duration = Duration::from_secs(10);
 pub struct DevicePartition {
     id: PartitionId,
     lineage: Lineage,
-    settings: Arc<Settings>,
+    settings: Arc<EngineSettings>,
     process: Process,
     head: PartitionHead,
-    devices: Devices,
+    devices: ResidentDevices,
     watch: Watch,
     jobs: Jobs,
     pairs: NotificationStates,
     /// Devices whose newest notification to a client has failed for good.
     stale: HashMap<Incarnation, BTreeSet<DeviceSlot>>,
-    quarantine: Quarantine,
+    quarantine: PartitionQuarantine,
     /// What devices are counted together with.
     groups: DeviceGroups,
     /// Days' counts that were written lately.
-    counts_at_hand: HashMap<CountsKey, Counts>,
+    counts_at_hand: HashMap<CountsKey, HourlyCounts>,
     /// Addresses of devices that clients were told of lately; they are read from the store.
     addresses: HashMap<DeviceSlot, Option<Arc<str>>>,
     /// Nobody was told yet which clients are stale.
@@ -175,7 +175,7 @@ impl Machine for DevicePartition {
 
     fn step(
         &mut self,
-        moment: Moment,
+        moment: StepTime,
         inputs: &mut dyn Iterator<Item = DeviceInput>,
         fetch: &dyn Fetch,
     ) -> Result<Step<DeviceEffect>, StoreError> {
@@ -260,7 +260,7 @@ impl DevicePartition {
             let due = self.jobs.advance(JOBS_AT_A_TIME, &mut passed, &mut step.jobs());
             passed.drain(..).for_each(|passed| self.job_ended(passed.into(), step));
             let commands = self.advance_commands(step)?;
-            let others_are_due = silence == watch::Progress::More || due == jobs::Progress::More;
+            let others_are_due = silence == watch::WatchProgress::More || due == jobs::JobsProgress::More;
             let more = others_are_due || commands.are_due;
             // Commands that have to wait for room weigh nothing, and cost a look each.
             let looked_only = !others_are_due && !commands.have_moved;

@@ -49,12 +49,12 @@ pub(super) struct RelabelledSessions {
 
 /// The live sessions that concern devices of a partition.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sessions {
+pub(crate) struct PartitionSessions {
     by_device: HashMap<DeviceId, SmallVec<[Present; 1]>>,
     wide: Vec<(u64, Arc<[Reach]>)>,
 }
 
-impl Sessions {
+impl PartitionSessions {
     pub(super) fn apply(&mut self, change: &PresenceChange) {
         match change {
             PresenceChange::Connected(device, kinds, session, since) => {
@@ -154,7 +154,7 @@ impl Sessions {
         any_covers(present.filter_map(|one| one.reach.as_ref()), (device, kind), profile)
     }
 
-    /// Whether a session reaches the device by a wildcard; as [`Sessions::reaches`].
+    /// Whether a session reaches the device by a wildcard; as [`PartitionSessions::reaches`].
     pub(super) fn reaches_widely<E>(
         &self,
         device: &DeviceId,
@@ -210,7 +210,7 @@ fn has_label(profile: &DeviceProfile, key: &str, value: &str) -> bool {
 /// begins with these.
 #[derive(Debug)]
 pub(crate) struct SessionTable {
-    partitions: Box<[Mutex<Sessions>]>,
+    partitions: Box<[Mutex<PartitionSessions>]>,
 }
 
 impl SessionTable {
@@ -234,7 +234,7 @@ impl SessionTable {
             let sessions = self.of(partition);
             let present = sessions.by_device.get_key_value(device);
             let present = present.map(|(device, present)| (device.clone(), present.clone()));
-            Sessions { by_device: present.into_iter().collect(), wide: sessions.wide.clone() }
+            PartitionSessions { by_device: present.into_iter().collect(), wide: sessions.wide.clone() }
         };
         if concerned.by_device.is_empty() && !concerned.has_wide() {
             return Ok(false);
@@ -245,11 +245,11 @@ impl SessionTable {
             || concerned.reaches_widely(device, &known.kind, profile)?)
     }
 
-    pub(crate) fn sessions(&self, partition: PartitionId) -> Sessions {
+    pub(crate) fn sessions(&self, partition: PartitionId) -> PartitionSessions {
         self.of(partition).clone()
     }
 
-    fn of(&self, partition: PartitionId) -> MutexGuard<'_, Sessions> {
+    fn of(&self, partition: PartitionId) -> MutexGuard<'_, PartitionSessions> {
         locked(&self.partitions[usize::from(partition.0)])
     }
 }

@@ -38,7 +38,7 @@ enum FollowKey {
 
 /// A follower at one of its keys.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct KeyFollower {
     pub(super) signal: Arc<FollowerSignal>,
     /// Which of the things it is that the follower follows.
     thing: usize,
@@ -56,7 +56,7 @@ enum Awaits {
     Rows(RegistryRows),
 }
 
-type Listeners = HashMap<FollowKey, Vec<Listener>>;
+type Listeners = HashMap<FollowKey, Vec<KeyFollower>>;
 
 /// All followers, by what they wait for.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl FollowerIndex {
         let awaits = Awaits::of(watched);
         for key in keys_of(watched) {
             let mut listeners = write_locked(self.lock_of(key));
-            let listener = Listener { signal: Arc::clone(signal), thing, awaits };
+            let listener = KeyFollower { signal: Arc::clone(signal), thing, awaits };
             listeners.entry(key).or_default().push(listener);
         }
     }
@@ -114,7 +114,7 @@ impl FollowerIndex {
     pub(super) fn each_concerned(
         &self,
         update: &FollowerUpdate,
-        mut each: impl FnMut(&Listener, Option<DevicePlace>),
+        mut each: impl FnMut(&KeyFollower, Option<DevicePlace>),
     ) {
         {
             let anywhere = read(&self.anywhere);
@@ -188,7 +188,7 @@ impl FollowerIndex {
     }
 }
 
-impl Listener {
+impl KeyFollower {
     fn tell(&self, update: &FollowerUpdate, place: Option<DevicePlace>) {
         if let Awaits::DeviceState = self.awaits {
             locked(&self.signal.touched).0.extend(place);

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::Engine;
 use crate::devices::input::DeviceInput;
-use crate::devices::lanes::Answer;
+use crate::devices::lanes::AttemptOutcome;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::kernel::reply::Reply;
 use crate::registry::RegistryInput;
@@ -136,8 +136,8 @@ impl Engine {
     ///
     /// # Errors
     /// When the server is not accepting.
-    pub async fn note_answer(&self, to: &Client, answer: Answer) -> Result<(), NotAccepting> {
-        if !matches!(answer, Answer::Status { code: 410, .. }) {
+    pub async fn note_answer(&self, to: &Client, answer: AttemptOutcome) -> Result<(), NotAccepting> {
+        if !matches!(answer, AttemptOutcome::Status { code: 410, .. }) {
             return Ok(());
         }
         let (client, url) = (to.incarnation, to.url.clone());

@@ -11,13 +11,13 @@ use crate::devices::lanes::DueWork;
 use crate::devices::sessions::PresenceChange;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::outcomes::OutcomeLane;
-use crate::{Commands, Downlink, FleetIndexes, Presence};
+use crate::{CommandCalls, Downlink, FleetIndexes, Presence};
 
 impl Engine {
     /// The calls about commands.
     #[must_use]
-    pub fn commands(&self) -> Commands {
-        Commands::new(self.clone())
+    pub fn commands(&self) -> CommandCalls {
+        CommandCalls::new(self.clone())
     }
 
     /// Has commands carried to devices by this one. There is one: a second is not taken.

@@ -9,8 +9,8 @@ use records::Client;
 
 use super::Engine;
 use crate::devices::input::{DeviceInput, Repeatable};
-use crate::kernel::idempotency::Form;
-use crate::queries::Device;
+use crate::kernel::idempotency::AnswerForm;
+use crate::queries::DeviceDetails;
 use crate::registry::{RegistryInput, RepeatableOfClients};
 use crate::{NewClient, NewDevice};
 
@@ -20,7 +20,11 @@ impl Engine {
     ///
     /// # Errors
     /// 422 `idempotency_key_reused`; 503 when not accepting.
-    pub async fn rotate_secret_as(&self, id: ClientId, form: Form<Client>) -> Result<Arc<[u8]>, Problem> {
+    pub async fn rotate_secret_as(
+        &self,
+        id: ClientId,
+        form: AnswerForm<Client>,
+    ) -> Result<Arc<[u8]>, Problem> {
         let act = RepeatableOfClients::Rotate { id, secret: Box::new(unguessable()?) };
         self.shared.registry.ask(|reply| RegistryInput::Repeatable { act, form, reply }).await?
     }
@@ -32,7 +36,7 @@ impl Engine {
     pub async fn create_client_as(
         &self,
         client: NewClient,
-        form: Form<Client>,
+        form: AnswerForm<Client>,
     ) -> Result<Arc<[u8]>, Problem> {
         let act = RepeatableOfClients::Create { client: Box::new(client), made: Box::new(made()?) };
         self.shared.registry.ask(|reply| RegistryInput::Repeatable { act, form, reply }).await?
@@ -46,7 +50,7 @@ impl Engine {
     pub async fn create_device_as(
         &self,
         device: NewDevice,
-        form: Form<Device>,
+        form: AnswerForm<DeviceDetails>,
     ) -> Result<Arc<[u8]>, Problem> {
         let device = Box::new(device.check(&self.shared.settings.registry_rules())?);
         let partition = self.partition_with(device.id());
@@ -58,7 +62,7 @@ impl Engine {
     ///
     /// # Errors
     /// See [`Engine::rotate_secret_as`].
-    pub async fn retry_delivery_as(&self, id: EntityId, form: Form<()>) -> Result<Arc<[u8]>, Problem> {
+    pub async fn retry_delivery_as(&self, id: EntityId, form: AnswerForm<()>) -> Result<Arc<[u8]>, Problem> {
         let partition = &self.shared.partitions[usize::from(self.partition_of(id.routing).0)];
         let act = Repeatable::RetryDelivery(id, form);
         partition.ask(|reply| DeviceInput::Repeatable { act, reply }).await?

@@ -8,7 +8,7 @@ use fleet::RegistryRules;
 
 use super::Engine;
 use crate::ImportDevice;
-use crate::devices::input::{DeviceInput, Imported, LinkedClient, ToImport};
+use crate::devices::input::{DeviceInput, ImportOutcome, LinkedClient, ToImport};
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::kernel::reply::Reply;
 use crate::refusals::unknown_client;
@@ -17,14 +17,14 @@ use crate::refusals::unknown_client;
 /// commands go out. Together they stay far below what a batch may weigh.
 const LINES_PER_INPUT: usize = 16;
 
-type Outcomes = Vec<Result<Imported, Problem>>;
+type Outcomes = Vec<Result<ImportOutcome, Problem>>;
 
 /// Imports devices side by side in their partitions: what became of each, in order.
 pub(super) async fn import(engine: &Engine, devices: Vec<ImportDevice>) -> Result<Outcomes, NotAccepting> {
     let rules = engine.settings().registry_rules();
     let partitions = engine.shared.partitions.len();
     let mut split: Vec<Vec<ToImport>> = (0..partitions).map(|_| Vec::new()).collect();
-    let mut outcomes: Vec<Option<Result<Imported, Problem>>> = Vec::with_capacity(devices.len());
+    let mut outcomes: Vec<Option<Result<ImportOutcome, Problem>>> = Vec::with_capacity(devices.len());
     let mut linked = HashSet::new();
     for (index, device) in (0..).zip(devices) {
         match checked(engine, device, &rules, index) {
@@ -68,7 +68,7 @@ fn checked(
 async fn hand_in(
     partition: &PartitionHandle<DeviceInput>,
     lines: Vec<ToImport>,
-) -> Result<Vec<(u32, Result<Imported, Problem>)>, NotAccepting> {
+) -> Result<Vec<(u32, Result<ImportOutcome, Problem>)>, NotAccepting> {
     let (mut answers, mut lines) = (Vec::new(), lines.into_iter());
     while lines.len() > 0 {
         let inputs = lines.len().div_ceil(LINES_PER_INPUT).min(partition.inbox.max_capacity());

@@ -1,14 +1,14 @@
 //! Operations.
 
 use super::Engine;
-use crate::Operations;
+use crate::OperationCalls;
 use crate::operations::OperationChanges;
 
 impl Engine {
     /// The calls about operations.
     #[must_use]
-    pub fn operations(&self) -> Operations {
-        Operations::new(self.clone())
+    pub fn operations(&self) -> OperationCalls {
+        OperationCalls::new(self.clone())
     }
 
     /// What is marked changed with operations.

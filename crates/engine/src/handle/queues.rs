@@ -1,7 +1,7 @@
 //! Queues.
 
 use super::Engine;
-use crate::Queues;
+use crate::QueueCalls;
 use crate::coordination::Coordination;
 use crate::kernel::partition_handle::PartitionHandle;
 use crate::queues::{Locks, QueueInput};
@@ -9,8 +9,8 @@ use crate::queues::{Locks, QueueInput};
 impl Engine {
     /// The calls about queues.
     #[must_use]
-    pub fn queues(&self) -> Queues {
-        Queues::new(self.clone())
+    pub fn queues(&self) -> QueueCalls {
+        QueueCalls::new(self.clone())
     }
 
     /// The calls about locks.

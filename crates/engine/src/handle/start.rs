@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{Instrument, debug_span};
 
-use crate::Settings;
+use crate::EngineSettings;
 use crate::campaigns::courier::PickCourier;
 use crate::campaigns::{CampaignMachine, CampaignsInput};
 use crate::context::EngineContext;
@@ -21,7 +21,7 @@ use crate::devices::input::DeviceInput;
 use crate::devices::partition::DevicePartition;
 use crate::devices::stale_clients::StaleClients;
 use crate::kernel::context::KernelContext;
-use crate::kernel::driver::{Driver, INBOX_INPUTS_MAX};
+use crate::kernel::driver::{INBOX_INPUTS_MAX, MachineDriver};
 use crate::kernel::machine::Machine;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::kernel::runner::Runner;
@@ -38,7 +38,7 @@ use crate::streams::{StreamPartition, StreamsInput};
 
 /// What is put together while the engine starts.
 pub(super) struct Starting {
-    settings: Arc<Settings>,
+    settings: Arc<EngineSettings>,
     context: EngineContext,
     process: Process,
     pub(super) attended: Arc<[AtomicBool; 3]>,
@@ -48,7 +48,7 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    pub(super) fn new(settings: Arc<Settings>, context: EngineContext) -> Result<Self, StoreError> {
+    pub(super) fn new(settings: Arc<EngineSettings>, context: EngineContext) -> Result<Self, StoreError> {
         let bytes =
             random::unguessable().map_err(|error| StoreError::Refused(format!("no randomness: {error}")))?;
         Ok(Self {
@@ -169,7 +169,7 @@ impl Starting {
         let kernel = Arc::clone(&self.context.kernel);
         let runner = Runner::new(id, machine, Box::new(reload), Arc::clone(&kernel), context);
         let writing_since = runner.writing_since();
-        let driver = Driver { runner, inbox: inputs, stop: self.stop.subscribe(), kernel };
+        let driver = MachineDriver { runner, inbox: inputs, stop: self.stop.subscribe(), kernel };
         self.tasks.spawn(driver.run().instrument(debug_span!("partition", %id)));
         PartitionHandle { inbox, writing_since }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Engine;
-use crate::Streams;
+use crate::StreamCalls;
 use crate::kernel::partition_handle::PartitionHandle;
 use crate::retry_delay::delay_after;
 use crate::streams::StreamsInput;
@@ -11,8 +11,8 @@ use crate::streams::StreamsInput;
 impl Engine {
     /// The calls about streams.
     #[must_use]
-    pub fn streams(&self) -> Streams {
-        Streams::new(self.clone())
+    pub fn streams(&self) -> StreamCalls {
+        StreamCalls::new(self.clone())
     }
 
     /// How long to wait after failed post `n`, by the delays of `[notify]`, or as long as the

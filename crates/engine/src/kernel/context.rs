@@ -7,7 +7,7 @@ use store::{Store, StoreError};
 
 use super::alarm::Alarm;
 use super::feed_clock::FeedClock;
-use super::machine::Moment;
+use super::machine::StepTime;
 
 /// The outside of all machines.
 pub struct KernelContext {
@@ -49,16 +49,16 @@ impl KernelContext {
     }
 
     /// The present moment, for a step.
-    pub(crate) fn moment(&self, last_stamp: Timestamp) -> Moment {
+    pub(crate) fn moment(&self, last_stamp: Timestamp) -> StepTime {
         let now = self.clock.now();
-        Moment { now, stamp: self.feed_clock.stamp(now, last_stamp), wall: self.clock.wall() }
+        StepTime { now, stamp: self.feed_clock.stamp(now, last_stamp), wall: self.clock.wall() }
     }
 
     /// The moment of a load: behind every stamp that was given.
     #[must_use]
-    pub fn moment_of_load(&self) -> Moment {
+    pub fn moment_of_load(&self) -> StepTime {
         let now = self.clock.now();
-        Moment { now, stamp: self.feed_clock.latest().max(now), wall: self.clock.wall() }
+        StepTime { now, stamp: self.feed_clock.latest().max(now), wall: self.clock.wall() }
     }
 
     /// When the process began; on the wall clock. A partition may be loaded later, and again.

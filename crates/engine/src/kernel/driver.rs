@@ -26,7 +26,7 @@ const STEP_WEIGHT_MAX: usize = 4_000;
 const OUTCOMES_MAX: usize = BATCHES_IN_FLIGHT_MAX;
 
 /// One machine with all that drives it.
-pub(crate) struct Driver<M: Machine> {
+pub(crate) struct MachineDriver<M: Machine> {
     pub runner: Runner<M>,
     pub inbox: mpsc::Receiver<M::Input>,
     /// Becomes true when the inbox is to be closed.
@@ -42,7 +42,7 @@ enum DriverEvent<I> {
     Timer,
 }
 
-impl<M: Machine> Driver<M> {
+impl<M: Machine> MachineDriver<M> {
     /// Runs until the inbox is closed and everything is durable, or the store does not go on.
     pub(crate) async fn run(mut self) {
         if let Err(error) = self.serve().await {

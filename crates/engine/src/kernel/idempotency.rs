@@ -15,7 +15,7 @@ use records::{AnswerKey, KeptAnswer, Op};
 use store::{StoreError, View};
 
 use super::pending_writes::PendingWrites;
-use super::reply::{Answered, Stop, answered};
+use super::reply::{Answered, InputFailure, answered};
 use super::step_context::StepContext;
 
 /// How long answers are kept for repeats.
@@ -81,7 +81,7 @@ pub(crate) enum NewestCall {
 
 /// In what form a request is answered, and whether it may come again.
 #[derive(Debug)]
-pub struct Form<T> {
+pub struct AnswerForm<T> {
     /// The request's key, if it has one.
     pub idempotency: Option<IdempotencyKey>,
     /// Writes the answer down. Refusals are answers too.
@@ -110,7 +110,7 @@ impl KeptAnswers {
         &mut self,
         idempotency: IdempotencyKey,
         step: &mut StepContext<'_, E, O>,
-    ) -> Result<Option<Arc<[u8]>>, Stop> {
+    ) -> Result<Option<Arc<[u8]>>, InputFailure> {
         let kept =
             self.pending.get_or_read(&idempotency.key, || step.fetch.view()?.answer(idempotency.key))?;
         let Some(kept) = kept else { return Ok(None) };
@@ -143,7 +143,7 @@ impl KeptAnswers {
         &mut self,
         call: SourceCall,
         step: &StepContext<'_, E, O>,
-    ) -> Result<NewestCall, Stop> {
+    ) -> Result<NewestCall, InputFailure> {
         let kept = self.pending.get_or_read(&call.source, || step.fetch.view()?.answer(call.source))?;
         Ok(match kept {
             Some(kept) if kept.body == call.digest() && kept.at.after(ANSWERS_KEPT) > step.now => {
@@ -238,9 +238,9 @@ pub(crate) trait Idempotent: Sized {
     /// that is the answer.
     fn once<T, E, O>(
         &mut self,
-        form: &Form<T>,
+        form: &AnswerForm<T>,
         step: &mut StepContext<'_, E, O>,
-        act: impl FnOnce(&mut Self, &mut StepContext<'_, E, O>) -> Result<T, Stop>,
+        act: impl FnOnce(&mut Self, &mut StepContext<'_, E, O>) -> Result<T, InputFailure>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
         let whole = |_: &Answered<T>, written: &Arc<[u8]>| Arc::clone(written);
         self.once_kept_as(form, step, act, whole, |_, kept, _| Ok(kept))
@@ -250,9 +250,9 @@ pub(crate) trait Idempotent: Sized {
     /// answer and its written form; `answer_again` makes the written answer of it.
     fn once_kept_as<T, E, O>(
         &mut self,
-        form: &Form<T>,
+        form: &AnswerForm<T>,
         step: &mut StepContext<'_, E, O>,
-        act: impl FnOnce(&mut Self, &mut StepContext<'_, E, O>) -> Result<T, Stop>,
+        act: impl FnOnce(&mut Self, &mut StepContext<'_, E, O>) -> Result<T, InputFailure>,
         keep: impl FnOnce(&Answered<T>, &Arc<[u8]>) -> Arc<[u8]>,
         answer_again: impl FnOnce(&Self, Arc<[u8]>, &StepContext<'_, E, O>) -> Result<Arc<[u8]>, StoreError>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {

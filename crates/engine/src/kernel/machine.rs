@@ -34,7 +34,7 @@ pub trait Machine: Send + 'static {
     /// state: drop it.
     fn step(
         &mut self,
-        moment: Moment,
+        moment: StepTime,
         inputs: &mut dyn Iterator<Item = Self::Input>,
         fetch: &dyn Fetch,
     ) -> Result<Step<Self::Effect>, StoreError>;
@@ -80,7 +80,7 @@ pub trait MachineContext: Send + Sync + 'static {
 
 /// When a step is made.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct StepTime {
     /// The engine clock: schedules, and stamps what is stored.
     pub now: Timestamp,
     /// The order of entries in feeds; see `feed_clock.rs`.

@@ -34,28 +34,28 @@ pub(crate) type Answered<T> = Result<T, Problem>;
 
 /// Why an input came to nothing: refused with an answer, or the store cannot be read and the
 /// machine must be dropped.
-pub(crate) enum Stop {
+pub(crate) enum InputFailure {
     Refused(Problem),
     Broken(StoreError),
 }
 
-impl From<Problem> for Stop {
+impl From<Problem> for InputFailure {
     fn from(problem: Problem) -> Self {
         Self::Refused(problem)
     }
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for InputFailure {
     fn from(error: StoreError) -> Self {
         Self::Broken(error)
     }
 }
 
 /// A refusal is an answer; only a broken store is an error.
-pub(crate) fn answered<T>(result: Result<T, Stop>) -> Result<Answered<T>, StoreError> {
+pub(crate) fn answered<T>(result: Result<T, InputFailure>) -> Result<Answered<T>, StoreError> {
     match result {
         Ok(value) => Ok(Ok(value)),
-        Err(Stop::Refused(problem)) => Ok(Err(problem)),
-        Err(Stop::Broken(error)) => Err(error),
+        Err(InputFailure::Refused(problem)) => Ok(Err(problem)),
+        Err(InputFailure::Broken(error)) => Err(error),
     }
 }

@@ -6,7 +6,7 @@ use records::{Batch, Op, PartitionHead};
 use store::BATCH_BYTES_MAX;
 
 use super::fetch::Fetch;
-use super::machine::Moment;
+use super::machine::StepTime;
 
 /// What a batch may weigh before no more work is taken into it, in bytes as [`Op::weight`] counts
 /// them. That is far below what a frame of the log may hold.
@@ -38,7 +38,7 @@ impl<'a, E, O> StepContext<'a, E, O> {
     pub(crate) fn new(
         id: PartitionId,
         head: &PartitionHead,
-        moment: Moment,
+        moment: StepTime,
         fetch: &'a dyn Fetch,
         own: O,
     ) -> Self {
@@ -137,7 +137,7 @@ mod tests {
         let store = MemoryStore::new(Lineage(1), 1);
         let fetch = FromStore::new(&store, id);
         let mut head = Batch::new(id).head;
-        let moment = Moment { now: Timestamp(1), stamp: Timestamp(1), wall: Timestamp(1) };
+        let moment = StepTime { now: Timestamp(1), stamp: Timestamp(1), wall: Timestamp(1) };
         let mut step: StepContext<'_, (), ()> = StepContext::new(id, &head, moment, &fetch, ());
         let put = |bytes: usize| {
             let answer = vec![0_u8; bytes].into();

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::ended::EndedOperations;
 use super::rule::{self, NotTaken};
 use super::{NewOperation, OperationInput, TrackedOperation, unknown_operation};
-use crate::kernel::reply::{Answered, Reply, Stop, answered};
+use crate::kernel::reply::{Answered, InputFailure, Reply, answered};
 use crate::registry::{RegistryEffect, RegistryStep};
 use crate::settings::OperationSettings;
 
@@ -129,7 +129,7 @@ impl OperationTable {
         new: NewOperation,
         until: Timestamp,
         step: &mut RegistryStep<'_>,
-    ) -> Result<TrackedOperation, Stop> {
+    ) -> Result<TrackedOperation, InputFailure> {
         if let Some(begun) = self.begun_as(id, step)? {
             return Ok(begun);
         }

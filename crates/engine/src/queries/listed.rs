@@ -3,7 +3,7 @@
 use base::{DeviceId, Incarnation, Problem};
 use records::{Delivery, DeviceSlot};
 
-use super::{CommandFilter, DeliveryFilter, Device, DeviceFilter, Queries, has_all, unreadable};
+use super::{CommandFilter, DeliveryFilter, DeviceDetails, DeviceFilter, Queries, has_all, unreadable};
 use crate::commands::TrackedCommand;
 
 impl Queries {
@@ -12,7 +12,7 @@ impl Queries {
     ///
     /// # Errors
     /// See [`Queries::device`].
-    pub fn lists_device(&self, filter: &DeviceFilter, device: &Device) -> Result<bool, Problem> {
+    pub fn lists_device(&self, filter: &DeviceFilter, device: &DeviceDetails) -> Result<bool, Problem> {
         let partition = self.partition_of(&device.profile.id);
         self.suits(filter, (partition, &*self.view(partition)?), &device.profile)
     }

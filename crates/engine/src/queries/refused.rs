@@ -7,7 +7,7 @@ use std::ops::Bound;
 use base::{DeviceId, Problem, Timestamp};
 use store::Page;
 
-use super::{BoundedPage, Device, DeviceFilter, Queries, cost_of_row, unreadable};
+use super::{BoundedPage, DeviceDetails, DeviceFilter, Queries, cost_of_row, unreadable};
 
 /// Refused reports that are read at a time: each may have a large payload.
 const REPORTS_PER_READ: usize = 128;
@@ -54,7 +54,7 @@ impl Queries {
         filter: &DeviceFilter,
         after: Option<&DeviceId>,
         limit: usize,
-    ) -> Result<BoundedPage<Device, DeviceId>, Problem> {
+    ) -> Result<BoundedPage<DeviceDetails, DeviceId>, Problem> {
         let mut found = Vec::new();
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
         for id in refused.ids.range((behind, Bound::Unbounded)) {

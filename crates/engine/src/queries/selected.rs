@@ -12,7 +12,7 @@ use records::{DevicePlace, DeviceProfile};
 use store::View;
 
 use super::refused::RefusedDevices;
-use super::{BoundedPage, Device, DeviceFilter, PartitionView, Queries, unreadable};
+use super::{BoundedPage, DeviceDetails, DeviceFilter, PartitionView, Queries, unreadable};
 
 /// Devices that are put in order, at most, for each row that a page may look at: it costs less than
 /// a fifth of that. Of a fleet in which more are meant, a page finds its share among its rows.
@@ -32,7 +32,7 @@ impl Queries {
         (filter, refused): (&DeviceFilter, Option<&RefusedDevices>),
         after: Option<&DeviceId>,
         limit: usize,
-    ) -> Result<BoundedPage<Device, DeviceId>, Problem> {
+    ) -> Result<BoundedPage<DeviceDetails, DeviceId>, Problem> {
         let mut ids = self.engine.fleet().device_ids(devices);
         let prefix = filter.id_prefix.as_deref().unwrap_or_default();
         ids.retain(|(id, _)| after.is_none_or(|after| after < id) && id.as_str().starts_with(prefix));
@@ -67,7 +67,7 @@ impl Queries {
         views: &[PartitionView],
         (id, place): (&DeviceId, DevicePlace),
         filter: &DeviceFilter,
-    ) -> Result<Option<Device>, Problem> {
+    ) -> Result<Option<DeviceDetails>, Problem> {
         let Some((partition, view)) = views.get(usize::from(place.partition.0)) else { return Ok(None) };
         let profile = view.device(id).map_err(unreadable)?;
         let Some(profile) = profile.filter(|profile| profile.slot == place.slot) else { return Ok(None) };

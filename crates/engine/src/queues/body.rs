@@ -17,7 +17,7 @@ use std::time::Duration;
 use base::Problem;
 use compact_str::CompactString;
 
-use super::{Attributes, NewJob, Payload, Recurs};
+use super::{Attributes, JobPayload, NewJob, RecurrenceTerms};
 
 const VERSION: u8 = 1;
 const BYTES: u8 = 1 << 0;
@@ -30,8 +30,8 @@ const ATTRIBUTES: u8 = 1 << 6;
 
 /// What a job carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Body {
-    pub(super) payload: Payload,
+pub(super) struct JobBody {
+    pub(super) payload: JobPayload,
     pub(super) alias: Option<CompactString>,
     pub(super) group: Option<CompactString>,
     pub(super) cron: Option<Cron>,
@@ -49,10 +49,10 @@ pub(super) struct Cron {
 /// The body of a new job.
 pub(super) fn write(job: &NewJob) -> Vec<u8> {
     let cron = match &job.recurs {
-        Some(Recurs::Cron { expression, zone, .. }) => {
+        Some(RecurrenceTerms::Cron { expression, zone, .. }) => {
             Some(Cron { expression: expression.clone(), zone: zone.clone() })
         }
-        Some(Recurs::Every { .. }) | None => None,
+        Some(RecurrenceTerms::Every { .. }) | None => None,
     };
     let parts = Parts {
         payload: &job.payload,
@@ -65,7 +65,7 @@ pub(super) fn write(job: &NewJob) -> Vec<u8> {
     parts.write()
 }
 
-impl Body {
+impl JobBody {
     pub(super) fn write(&self) -> Vec<u8> {
         let parts = Parts {
             payload: &self.payload,
@@ -80,7 +80,7 @@ impl Body {
 }
 
 struct Parts<'a> {
-    payload: &'a Payload,
+    payload: &'a JobPayload,
     alias: Option<&'a str>,
     group: Option<&'a str>,
     cron: Option<&'a Cron>,
@@ -91,8 +91,8 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn write(&self) -> Vec<u8> {
         let (payload, kind) = match self.payload {
-            Payload::Json(text) => (text.as_bytes(), 0),
-            Payload::Bytes(bytes) => (&**bytes, BYTES),
+            JobPayload::Json(text) => (text.as_bytes(), 0),
+            JobPayload::Bytes(bytes) => (&**bytes, BYTES),
         };
         let zone = self.cron.and_then(|cron| cron.zone.as_deref());
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
@@ -140,7 +140,7 @@ fn put_length(out: &mut Vec<u8>, length: usize) {
 ///
 /// # Errors
 /// 503: what is stored is damaged.
-pub(super) fn read(bytes: &[u8]) -> Result<Body, Problem> {
+pub(super) fn read(bytes: &[u8]) -> Result<JobBody, Problem> {
     BodyReader(bytes)
         .body()
         .ok_or_else(|| Problem::unavailable("a job's payload is damaged; run `fieldpost check`"))
@@ -149,7 +149,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Body, Problem> {
 struct BodyReader<'a>(&'a [u8]);
 
 impl BodyReader<'_> {
-    fn body(mut self) -> Option<Body> {
+    fn body(mut self) -> Option<JobBody> {
         if self.take(1)? != [VERSION] {
             return None;
         }
@@ -168,11 +168,11 @@ impl BodyReader<'_> {
             }
         }
         let payload = match flags & BYTES {
-            0 => Payload::Json(Arc::from(std::str::from_utf8(self.0).ok()?)),
-            _ => Payload::Bytes(Arc::from(self.0)),
+            0 => JobPayload::Json(Arc::from(std::str::from_utf8(self.0).ok()?)),
+            _ => JobPayload::Bytes(Arc::from(self.0)),
         };
         let cron = expression.map(|expression| Cron { expression, zone });
-        Some(Body { payload, alias, group, cron, ttl, attributes })
+        Some(JobBody { payload, alias, group, cron, ttl, attributes })
     }
 
     fn take(&mut self, count: usize) -> Option<&[u8]> {
@@ -195,9 +195,9 @@ impl BodyReader<'_> {
 mod tests {
     use super::*;
 
-    fn full() -> Body {
-        Body {
-            payload: Payload::Bytes(Arc::from(*b"\x00\xff")),
+    fn full() -> JobBody {
+        JobBody {
+            payload: JobPayload::Bytes(Arc::from(*b"\x00\xff")),
             alias: Some("order-7".into()),
             group: Some("g".into()),
             cron: Some(Cron { expression: "0 8 * * *".into(), zone: Some("Europe/Berlin".into()) }),
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let plain = NewJob::new(Payload::Json(Arc::from("{\"a\":1}")));
+        let plain = NewJob::new(JobPayload::Json(Arc::from("{\"a\":1}")));
         let body = read(&write(&plain)).expect("it was just written");
         assert_eq!((body.payload.clone(), body.alias.clone()), (plain.payload, None));
         for body in [body, full()] {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn version_1_is_these_bytes() {
-        let job = NewJob { alias: Some("x".into()), ..NewJob::new(Payload::Json(Arc::from("1"))) };
+        let job = NewJob { alias: Some("x".into()), ..NewJob::new(JobPayload::Json(Arc::from("1"))) };
         assert_eq!(write(&job), [1, ALIAS, 1, 0, b'x', b'1']);
     }
 

@@ -7,15 +7,15 @@ use std::time::Duration;
 use base::limits::JOBS_PER_CALL_MAX;
 use base::{PartitionId, Problem, Timestamp};
 use compact_str::CompactString;
-use records::{AnswerKey, JobId, QueueSettings, Recurrence, Rule};
+use records::{AnswerKey, JobId, QueueSettings, Recurrence, RecurrenceRule};
 
 use super::checks::{check_payload, check_settings, check_ttr, cut, to_publish};
-use super::input::{Dead, QueueCall, Seen};
+use super::input::{Dead, InspectedJob, QueueCall};
 use super::partition::DeadView;
 use super::stats::QueueStats;
 use super::{
-    IdempotencyKey, JobChange, JobRef, JobState, JobView, NewJob, PublishedJob, QueueInput, QueueName,
-    Recurs, ReservationToken, Retry, body, id,
+    IdempotencyKey, JobChange, JobRef, JobRetry, JobState, JobView, NewJob, PublishedJob, QueueInput,
+    QueueName, RecurrenceTerms, ReservationToken, body, id,
 };
 use crate::Engine;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
@@ -27,20 +27,20 @@ use crate::queries::BoundedPage;
 /// Every call fails with 503 when the server is not accepting; then nothing is known of what it
 /// asked for.
 #[derive(Clone, Debug)]
-pub struct Queues {
+pub struct QueueCalls {
     engine: Engine,
 }
 
 /// What became of acknowledgements.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Acked {
+pub struct AckOutcome {
     /// How many jobs are done.
     pub acked: usize,
     /// The places of reservations that do not hold.
     pub stale: Vec<usize>,
 }
 
-impl Queues {
+impl QueueCalls {
     pub(crate) fn new(engine: Engine) -> Self {
         Self { engine }
     }
@@ -63,7 +63,7 @@ impl Queues {
     /// its newest is known for 90 days.
     ///
     /// # Errors
-    /// See [`Queues::publish`].
+    /// See [`QueueCalls::publish`].
     pub async fn publish_from(
         &self,
         queue: &QueueName,
@@ -119,7 +119,7 @@ impl Queues {
     ///
     /// # Errors
     /// 422 for too many.
-    pub async fn ack(&self, queue: &QueueName, held: Vec<ReservationToken>) -> Result<Acked, Problem> {
+    pub async fn ack(&self, queue: &QueueName, held: Vec<ReservationToken>) -> Result<AckOutcome, Problem> {
         if held.len() > JOBS_PER_CALL_MAX {
             let detail = format!("reservations must be at most {JOBS_PER_CALL_MAX}, not {}", held.len());
             return Err(Problem::not_allowed("too_many_jobs", detail));
@@ -127,7 +127,7 @@ impl Queues {
         let count = held.len();
         let stale =
             self.partition(queue).ask(|reply| QueueInput::Ack { queue: queue.clone(), held, reply }).await?;
-        Ok(Acked { acked: count - stale.len(), stale })
+        Ok(AckOutcome { acked: count - stale.len(), stale })
     }
 
     /// Has a lease end `ttr` from now; answers when.
@@ -154,9 +154,9 @@ impl Queues {
         &self,
         queue: &QueueName,
         held: ReservationToken,
-        retry: Retry,
+        retry: JobRetry,
     ) -> Result<(), Problem> {
-        let Retry { delay, error } = retry;
+        let JobRetry { delay, error } = retry;
         let error = error.map(cut);
         self.partition(queue)
             .ask(|reply| QueueInput::Release { queue: queue.clone(), held, delay, error, reply })
@@ -245,7 +245,7 @@ impl Queues {
     /// The same of some queues, in any order: one input for each partition that has some of them.
     ///
     /// # Errors
-    /// See [`Queues::stats`].
+    /// See [`QueueCalls::stats`].
     pub async fn stats_of(&self, queues: &[QueueName]) -> Result<Vec<QueueStats>, Problem> {
         let mut by_partition: BTreeMap<PartitionId, Vec<QueueName>> = BTreeMap::new();
         for queue in queues {
@@ -270,7 +270,7 @@ impl Queues {
     /// Queues in order of namespace and name.
     ///
     /// # Errors
-    /// See [`Queues::stats`].
+    /// See [`QueueCalls::stats`].
     pub async fn list(
         &self,
         namespace: Option<&str>,
@@ -309,7 +309,7 @@ impl Queues {
     /// Stops leasing jobs of a queue, or goes on.
     ///
     /// # Errors
-    /// See [`Queues::stats`].
+    /// See [`QueueCalls::stats`].
     pub async fn pause(&self, queue: &QueueName, paused: bool) -> Result<(), Problem> {
         self.ask_queue(queue, |reply| QueueCall::Pause(queue.clone(), paused, reply)).await?
     }
@@ -317,7 +317,7 @@ impl Queues {
     /// Deletes a queue with its jobs, dead letters and settings.
     ///
     /// # Errors
-    /// See [`Queues::stats`].
+    /// See [`QueueCalls::stats`].
     pub async fn delete(&self, queue: &QueueName) -> Result<(), Problem> {
         self.ask_queue(queue, |reply| QueueCall::Delete(queue.clone(), reply)).await?
     }
@@ -328,7 +328,7 @@ impl Queues {
     /// together may have dropped them together.
     ///
     /// # Errors
-    /// See [`Queues::stats`]; then some of them may be gone.
+    /// See [`QueueCalls::stats`]; then some of them may be gone.
     pub async fn drop_ready(&self, queue: &QueueName) -> Result<u64, Problem> {
         Ok(self.ask_queue(queue, |reply| QueueCall::DropReady(queue.clone(), reply)).await?)
     }
@@ -336,7 +336,7 @@ impl Queues {
     /// Dead letters, oldest first.
     ///
     /// # Errors
-    /// See [`Queues::stats`].
+    /// See [`QueueCalls::stats`].
     pub async fn dead(
         &self,
         queue: &QueueName,
@@ -350,7 +350,7 @@ impl Queues {
     /// The dead letter of a job, if there is one.
     ///
     /// # Errors
-    /// See [`Queues::stats`].
+    /// See [`QueueCalls::stats`].
     pub async fn dead_job(&self, queue: &QueueName, job: JobId) -> Result<Option<DeadView>, Problem> {
         let found =
             self.partition(queue).ask(|reply| QueueInput::FindDead(queue.clone(), job, reply)).await?;
@@ -396,7 +396,7 @@ impl Queues {
     /// Deletes dead letters, the oldest first; at most `most`, or all. Answers how many.
     ///
     /// # Errors
-    /// See [`Queues::stats`].
+    /// See [`QueueCalls::stats`].
     pub async fn delete_dead(&self, queue: &QueueName, most: Option<usize>) -> Result<usize, Problem> {
         let (mut deleted, most) = (0, most.unwrap_or(usize::MAX));
         while deleted < most {
@@ -413,7 +413,7 @@ impl Queues {
     /// Deletes the dead letter of a job; answers whether there was one.
     ///
     /// # Errors
-    /// See [`Queues::stats`].
+    /// See [`QueueCalls::stats`].
     pub async fn delete_dead_job(&self, queue: &QueueName, job: JobId) -> Result<bool, Problem> {
         Ok(self.delete_these(queue, Dead::Ids(vec![job])).await? > 0)
     }
@@ -441,8 +441,8 @@ impl Queues {
     }
 }
 
-pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
-    let Seen { head, state, body } = seen;
+pub(super) fn view(seen: InspectedJob) -> Result<JobView, Problem> {
+    let InspectedJob { head, state, body } = seen;
     let body = body::read(&body)?;
     let recurs = recurs(head.terms.recurrence.as_ref(), body.cron);
     let run_at = match state {
@@ -466,13 +466,15 @@ pub(super) fn view(seen: Seen) -> Result<JobView, Problem> {
 }
 
 /// How a job comes again. What a calendar is, its body says.
-fn recurs(recurrence: Option<&Recurrence>, cron: Option<body::Cron>) -> Option<Recurs> {
+fn recurs(recurrence: Option<&Recurrence>, cron: Option<body::Cron>) -> Option<RecurrenceTerms> {
     let Recurrence { rule, left: executions, .. } = *recurrence?;
     match (rule, cron) {
-        (Rule::Every(ms), _) => Some(Recurs::Every { interval: Duration::from_millis(ms), executions }),
-        (Rule::Calendar, Some(body::Cron { expression, zone })) => {
-            Some(Recurs::Cron { expression, zone, executions })
+        (RecurrenceRule::Every(ms), _) => {
+            Some(RecurrenceTerms::Every { interval: Duration::from_millis(ms), executions })
         }
-        (Rule::Calendar, None) => None,
+        (RecurrenceRule::Calendar, Some(body::Cron { expression, zone })) => {
+            Some(RecurrenceTerms::Cron { expression, zone, executions })
+        }
+        (RecurrenceRule::Calendar, None) => None,
     }
 }

@@ -9,10 +9,10 @@ use base::limits::{
 };
 use base::{Problem, Timestamp, hash};
 use compact_str::CompactString;
-use records::{AliasKey, GroupKey, QueueSettings, Rule};
+use records::{AliasKey, GroupKey, QueueSettings, RecurrenceRule};
 
 use super::input::ToPublish;
-use super::{Due, NewJob, Payload, QueueName, Recurs, Want, body};
+use super::{ConsumeTerms, DueTime, JobPayload, NewJob, QueueName, RecurrenceTerms, body};
 use crate::calendar;
 
 /// Shortest interval of a recurring job.
@@ -53,26 +53,26 @@ pub(super) fn to_publish(place: usize, job: &NewJob, wall: Timestamp) -> Result<
     })
 }
 
-fn first_by_calendar(job: &NewJob, wall: Timestamp) -> Option<Due> {
-    let Some(Recurs::Cron { expression, zone, .. }) = &job.recurs else { return None };
-    calendar::first(expression, zone.as_deref(), wall).map(Due::At)
+fn first_by_calendar(job: &NewJob, wall: Timestamp) -> Option<DueTime> {
+    let Some(RecurrenceTerms::Cron { expression, zone, .. }) = &job.recurs else { return None };
+    calendar::first(expression, zone.as_deref(), wall).map(DueTime::At)
 }
 
-fn rule(place: usize, recurs: &Recurs) -> Result<(Rule, Option<u32>), Problem> {
+fn rule(place: usize, recurs: &RecurrenceTerms) -> Result<(RecurrenceRule, Option<u32>), Problem> {
     let place = place + 1;
     let (rule, executions) = match recurs {
-        Recurs::Every { interval, executions } if *interval >= INTERVAL_MIN => {
-            (Rule::Every(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)), *executions)
+        RecurrenceTerms::Every { interval, executions } if *interval >= INTERVAL_MIN => {
+            (RecurrenceRule::Every(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)), *executions)
         }
-        Recurs::Every { interval, .. } => {
+        RecurrenceTerms::Every { interval, .. } => {
             let interval = base::duration::format(*interval);
             let detail = format!("every of job {place} is {interval:?}; it must be at least \"1s\"");
             return Err(Problem::not_allowed("invalid_schedule", detail));
         }
-        Recurs::Cron { expression, zone, executions } => {
+        RecurrenceTerms::Cron { expression, zone, executions } => {
             calendar::check(expression, zone.as_deref())
                 .map_err(|why| Problem::not_allowed("invalid_schedule", format!("job {place}: {why}")))?;
-            (Rule::Calendar, *executions)
+            (RecurrenceRule::Calendar, *executions)
         }
     };
     if executions == Some(0) {
@@ -86,10 +86,10 @@ pub(super) fn alias_key(alias: &str) -> AliasKey {
     AliasKey(hash::wide(alias.as_bytes()))
 }
 
-pub(super) fn check_payload(what: &str, payload: &Payload) -> Result<(), Problem> {
+pub(super) fn check_payload(what: &str, payload: &JobPayload) -> Result<(), Problem> {
     let bytes = match payload {
-        Payload::Json(text) => text.len(),
-        Payload::Bytes(bytes) => bytes.len(),
+        JobPayload::Json(text) => text.len(),
+        JobPayload::Bytes(bytes) => bytes.len(),
     };
     if bytes > JOB_PAYLOAD_BYTES_MAX {
         let detail = format!("{what} must be at most {JOB_PAYLOAD_BYTES_MAX} bytes, not {bytes}");
@@ -98,7 +98,7 @@ pub(super) fn check_payload(what: &str, payload: &Payload) -> Result<(), Problem
     Ok(())
 }
 
-pub(super) fn check_want(queues: &[QueueName], want: &Want) -> Result<(), Problem> {
+pub(super) fn check_want(queues: &[QueueName], want: &ConsumeTerms) -> Result<(), Problem> {
     if !(1..=QUEUES_PER_CONSUME_MAX).contains(&queues.len()) {
         let detail =
             format!("1 to {QUEUES_PER_CONSUME_MAX} queues are asked in a call, not {}", queues.len());

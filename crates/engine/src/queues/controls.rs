@@ -9,7 +9,7 @@ use base::{PartitionId, Problem};
 use records::WorkerControl;
 use tokio::sync::watch;
 
-use super::{QueueCall, QueueInput, QueueName, Queues};
+use super::{QueueCall, QueueCalls, QueueInput, QueueName};
 
 /// The controls of all queues.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl ControlBoard {
 /// The control of a queue, and its changes from then on.
 #[derive(Debug)]
 pub struct FollowedControl {
-    queues: Queues,
+    queues: QueueCalls,
     queue: QueueName,
     versions: watch::Receiver<u64>,
     current: Option<Arc<WorkerControl>>,
@@ -90,7 +90,7 @@ impl FollowedControl {
     }
 }
 
-impl Queues {
+impl QueueCalls {
     /// What the workers of a queue are to do, if that was said.
     #[must_use]
     pub fn control(&self, queue: &QueueName) -> Option<Arc<WorkerControl>> {

@@ -1,16 +1,16 @@
 //! Inputs of a partition of queues, and its answers, for whoever runs partitions without an
 //! [`crate::Engine`]: the simulation.
 //!
-//! What [`super::Queues`] makes of a call and of its answer, without a task in between.
+//! What [`super::QueueCalls`] makes of a call and of its answer, without a task in between.
 
 use base::{Problem, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::consuming::ReturnPath;
-use super::{Consumed, JobView, NewJob, QueueInput, QueueName, Want, calls, checks, leasing};
+use super::{ConsumeTerms, Consumed, JobView, NewJob, QueueInput, QueueName, calls, checks, leasing};
 use crate::kernel::reply::Reply;
 
-pub use super::input::{ConsumeCall, QueueCall, Respawned, Seen, ToPublish};
+pub use super::input::{ConsumeCall, InspectedJob, QueueCall, Respawned, ToPublish};
 pub use super::{Dead, HandOver, Leases};
 
 /// Jobs as they go into a partition; a calendar begins behind `wall`.
@@ -26,12 +26,12 @@ pub fn to_publish(jobs: &[NewJob], wall: Timestamp) -> Result<Vec<ToPublish>, Pr
 #[must_use]
 pub fn consume(
     queue: QueueName,
-    want: &Want,
+    want: &ConsumeTerms,
     until: Timestamp,
     inbox: &mpsc::Sender<QueueInput>,
 ) -> (QueueInput, oneshot::Receiver<Leases>) {
     let (reply, receiver) = Reply::new();
-    let Want { max, ttr, process, .. } = *want;
+    let ConsumeTerms { max, ttr, process, .. } = *want;
     let call = ConsumeCall { queue, max, ttr, until, process, reply, back: ReturnPath::to(inbox) };
     (QueueInput::Consume(call), receiver)
 }
@@ -48,6 +48,6 @@ pub fn consumed(leases: Leases) -> Result<(Vec<Consumed>, HandOver), Problem> {
 ///
 /// # Errors
 /// When what it carries cannot be read.
-pub fn view(seen: Seen) -> Result<JobView, Problem> {
+pub fn view(seen: InspectedJob) -> Result<JobView, Problem> {
     calls::view(seen)
 }

@@ -7,8 +7,8 @@ use coordination::{LockGrant, LockStatus};
 use records::WorkerControl;
 
 use super::consuming::Leases;
-use super::input::{Respawned, Seen};
-use super::partition::{DeadView, Listed};
+use super::input::{InspectedJob, Respawned};
+use super::partition::{DeadView, QueuePage};
 use super::stats::{JobsCounted, PartitionStats, QueueStats};
 use super::{NamedChange, PublishedJob, QueueName, TroubleChange};
 use crate::kernel::reply::{Answered, Reply};
@@ -30,7 +30,7 @@ pub enum QueueEffect {
     /// Something was done, or refused.
     Done(Reply<Answered<()>>, Answered<()>),
     /// A job was looked at, or changed.
-    Seen(Reply<Answered<Seen>>, Answered<Box<Seen>>),
+    Seen(Reply<Answered<InspectedJob>>, Answered<Box<InspectedJob>>),
     /// What a request was answered before.
     Recalled(Reply<Answered<Option<Arc<[u8]>>>>, Answered<Option<Arc<[u8]>>>),
     /// How a queue stands.
@@ -38,7 +38,7 @@ pub enum QueueEffect {
     /// How some queues stand.
     ManyStats(Reply<Vec<QueueStats>>, Vec<QueueStats>),
     /// Queues.
-    Listed(Reply<Listed>, Listed),
+    Listed(Reply<QueuePage>, QueuePage),
     /// Dead letters.
     DeadListed(Reply<Vec<DeadView>>, Vec<DeadView>),
     /// Dead jobs are tried again.

@@ -6,15 +6,15 @@ use std::time::Duration;
 use base::Timestamp;
 use compact_str::CompactString;
 use coordination::{CoordinationName, LockGrant};
-use jobs::OnConflict;
+use jobs::ConflictPolicy;
 use records::{AliasKey, AnswerKey, GroupKey, JobId, Process, QueueSettings, WorkerControl};
 use tokio::sync::oneshot;
 
 use super::consuming::Leases;
 use super::locks::LockCall;
-use super::partition::{DeadView, Listed};
+use super::partition::{DeadView, QueuePage};
 use super::stats::QueueStats;
-use super::{Due, JobRef, PublishedJob, QueueName, ReservationToken};
+use super::{DueTime, JobRef, PublishedJob, QueueName, ReservationToken};
 use crate::kernel::idempotency::IdempotencyKey;
 use crate::kernel::reply::{Answered, Reply};
 
@@ -96,7 +96,7 @@ pub enum QueueInput {
         /// Which; `None` for the first ready one.
         job: Option<JobRef>,
         /// Gets it.
-        reply: Reply<Answered<Seen>>,
+        reply: Reply<Answered<InspectedJob>>,
     },
     /// Change a waiting job.
     Change {
@@ -105,11 +105,11 @@ pub enum QueueInput {
         /// Which.
         job: JobRef,
         /// Another payload.
-        payload: Option<super::Payload>,
+        payload: Option<super::JobPayload>,
         /// Another time.
-        due: Option<Due>,
+        due: Option<DueTime>,
         /// Gets it as it is then.
-        reply: Reply<Answered<Seen>>,
+        reply: Reply<Answered<InspectedJob>>,
     },
     /// Cancel a job, wherever it stands.
     Cancel {
@@ -173,7 +173,7 @@ pub enum QueueCall {
         /// At most so many.
         limit: usize,
         /// Gets them.
-        reply: Reply<Listed>,
+        reply: Reply<QueuePage>,
     },
     /// Set what a queue does.
     Set(QueueName, QueueSettings, Reply<Answered<()>>),
@@ -222,7 +222,7 @@ pub struct ToPublish {
     /// What it carries, in stored form.
     pub body: Arc<[u8]>,
     /// When it is due.
-    pub due: Option<Due>,
+    pub due: Option<DueTime>,
     /// How long it is worth doing.
     pub ttl: Option<Duration>,
     /// Attempts it may have.
@@ -230,18 +230,18 @@ pub struct ToPublish {
     /// The caller's own id.
     pub alias: Option<AliasKey>,
     /// What to do when the alias is held.
-    pub on_conflict: OnConflict,
+    pub on_conflict: ConflictPolicy,
     /// Its group.
     pub group: Option<GroupKey>,
     /// Its rule and how many runs there are.
-    pub recurs: Option<(records::Rule, Option<u32>)>,
+    pub recurs: Option<(records::RecurrenceRule, Option<u32>)>,
     /// With which its queue publishes it once.
     pub idempotency_key: Option<CompactString>,
 }
 
 /// A job as a partition shows it: its head and its body.
 #[derive(Debug)]
-pub struct Seen {
+pub struct InspectedJob {
     /// Its head.
     pub head: records::JobHead,
     /// Where it stands.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use base::Timestamp;
 use compact_str::CompactString;
-use jobs::OnConflict;
+use jobs::ConflictPolicy;
 use records::{JobId, Process};
 
 use super::ReservationToken;
 
 /// What a job carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
+pub enum JobPayload {
     /// A JSON value, as compact text.
     Json(Arc<str>),
     /// Bytes.
@@ -26,9 +26,9 @@ pub type Attributes = Vec<(CompactString, CompactString)>;
 #[derive(Clone, Debug)]
 pub struct NewJob {
     /// What it carries; at most [`base::limits::JOB_PAYLOAD_BYTES_MAX`].
-    pub payload: Payload,
+    pub payload: JobPayload,
     /// When it is due; for a recurring job its first run.
-    pub due: Option<Due>,
+    pub due: Option<DueTime>,
     /// How long it is worth doing, from publishing on; each run of a recurring one from its due
     /// time on.
     pub ttl: Option<Duration>,
@@ -37,11 +37,11 @@ pub struct NewJob {
     /// The caller's own id.
     pub alias: Option<CompactString>,
     /// What to do when the alias is held.
-    pub on_conflict: OnConflict,
+    pub on_conflict: ConflictPolicy,
     /// Jobs of a group run one at a time, in order.
     pub group: Option<CompactString>,
     /// It comes again.
-    pub recurs: Option<Recurs>,
+    pub recurs: Option<RecurrenceTerms>,
     /// The queue publishes one job with this key within a day, whoever asks and in whatever call.
     pub idempotency_key: Option<CompactString>,
     /// For edges only.
@@ -51,14 +51,14 @@ pub struct NewJob {
 impl NewJob {
     /// A plain job that is due at once, with one try.
     #[must_use]
-    pub fn new(payload: Payload) -> Self {
+    pub fn new(payload: JobPayload) -> Self {
         Self {
             payload,
             due: None,
             ttl: None,
             tries: 1,
             alias: None,
-            on_conflict: OnConflict::default(),
+            on_conflict: ConflictPolicy::default(),
             group: None,
             recurs: None,
             idempotency_key: None,
@@ -69,7 +69,7 @@ impl NewJob {
 
 /// When a job is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum DueTime {
     /// This long from now.
     After(Duration),
     /// At a moment of the wall clock.
@@ -78,7 +78,7 @@ pub enum Due {
 
 /// How a job comes again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recurs {
+pub enum RecurrenceTerms {
     /// This long after it was due before.
     Every {
         /// At least a second.
@@ -108,7 +108,7 @@ pub struct PublishedJob {
 
 /// What a consumer asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Want {
+pub struct ConsumeTerms {
     /// Most jobs; 1 to [`base::limits::JOBS_PER_CALL_MAX`].
     pub max: usize,
     /// How long each is reserved.
@@ -129,7 +129,7 @@ pub struct Consumed {
     /// What the consumer shows for it.
     pub reservation: ReservationToken,
     /// What it carries.
-    pub payload: Payload,
+    pub payload: JobPayload,
     /// Counts its attempts from 1.
     pub attempt: u32,
     /// Attempts it may have.
@@ -181,7 +181,7 @@ pub struct JobView {
     /// Where it stands.
     pub state: JobState,
     /// What it carries.
-    pub payload: Payload,
+    pub payload: JobPayload,
     /// When it can be consumed, or since when; of a reserved job, when it was first due.
     pub run_at: Timestamp,
     /// When it was published.
@@ -197,7 +197,7 @@ pub struct JobView {
     /// Its group.
     pub group: Option<CompactString>,
     /// How it comes again, with the runs that are left, the present one included.
-    pub recurs: Option<Recurs>,
+    pub recurs: Option<RecurrenceTerms>,
     /// For edges only.
     pub attributes: Attributes,
 }
@@ -206,14 +206,14 @@ pub struct JobView {
 #[derive(Clone, Debug, Default)]
 pub struct JobChange {
     /// It carries this instead.
-    pub payload: Option<Payload>,
+    pub payload: Option<JobPayload>,
     /// It is due then.
-    pub due: Option<Due>,
+    pub due: Option<DueTime>,
 }
 
 /// How a job is given back.
 #[derive(Clone, Debug, Default)]
-pub struct Retry {
+pub struct JobRetry {
     /// It is available again after this.
     pub delay: Duration,
     /// What the consumer says of it; kept if it was the last try.

@@ -3,15 +3,15 @@
 
 use base::{Problem, Timestamp};
 
-use super::calls::Queues;
+use super::calls::QueueCalls;
 use super::checks::check_want;
 use super::consuming::{HandOver, LeasedJob, Leases, ReturnPath, WaitGuard};
 use super::input::ConsumeCall;
 use super::ready_wait::ReadyWait;
-use super::{Consumed, QueueInput, QueueName, ReservationToken, Want, body, id};
+use super::{ConsumeTerms, Consumed, QueueInput, QueueName, ReservationToken, body, id};
 use crate::kernel::step_context::CARRIED_BYTES_MAX;
 
-impl Queues {
+impl QueueCalls {
     /// Leases up to `max` jobs of the queues, of earlier ones first, and waits for the first job
     /// where there is none.
     ///
@@ -23,7 +23,7 @@ impl Queues {
     pub async fn consume(
         &self,
         queues: &[QueueName],
-        want: Want,
+        want: ConsumeTerms,
     ) -> Result<(Vec<Consumed>, HandOver), Problem> {
         check_want(queues, &want)?;
         let until = self.engine().clock().now().after(want.wait);
@@ -51,11 +51,11 @@ impl Queues {
     async fn lease_in_order(
         &self,
         queues: &[QueueName],
-        want: Want,
+        want: ConsumeTerms,
     ) -> Result<(Vec<Consumed>, HandOver), Problem> {
         let (mut jobs, mut hand_over, mut carried) = (Vec::new(), HandOver::nothing(), 0);
         for (place, queue) in queues.iter().enumerate() {
-            let rest = Want { max: want.max - jobs.len(), ..want };
+            let rest = ConsumeTerms { max: want.max - jobs.len(), ..want };
             let leases = match self.lease(queue, &rest, Timestamp(i64::MIN)).await {
                 Ok(leases) => leases,
                 // The server stops between two queues: what it has leased by then is still
@@ -75,7 +75,12 @@ impl Queues {
         Ok((jobs, hand_over))
     }
 
-    async fn lease(&self, queue: &QueueName, want: &Want, until: Timestamp) -> Result<Leases, Problem> {
+    async fn lease(
+        &self,
+        queue: &QueueName,
+        want: &ConsumeTerms,
+        until: Timestamp,
+    ) -> Result<Leases, Problem> {
         let partition = self.partition(queue);
         let back = ReturnPath::to(&partition.inbox);
         let (max, ttr, process) = (want.max, want.ttr, want.process);

@@ -9,7 +9,7 @@ use compact_str::CompactString;
 use coordination::{CoordinationName, LockGrant, LockRefused, LockRequest, LockStatus};
 use tokio::sync::mpsc;
 
-use super::{QueueInput, Queues};
+use super::{QueueCalls, QueueInput};
 use crate::kernel::partition_handle::PartitionHandle;
 use crate::kernel::reply::{Answered, Reply};
 
@@ -65,11 +65,11 @@ pub struct LockWanted {
 /// accepting.
 #[derive(Clone, Debug)]
 pub struct Locks {
-    queues: Queues,
+    queues: QueueCalls,
 }
 
 impl Locks {
-    pub(crate) fn new(queues: Queues) -> Self {
+    pub(crate) fn new(queues: QueueCalls) -> Self {
         Self { queues }
     }
 

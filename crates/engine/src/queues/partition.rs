@@ -46,7 +46,7 @@ use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
 use crate::kernel::loaded_changes::LoadedChanges;
-use crate::kernel::machine::{Machine, Moment, Step};
+use crate::kernel::machine::{Machine, Step, StepTime};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::reply::answered;
 use crate::kernel::step_context::StepContext;
@@ -61,7 +61,7 @@ use waiting::WaitingConsumers;
 
 pub use budget::{Spent, StepLimits};
 pub use dead::DeadView;
-pub use inspection::{Listed, QueueMark, listed};
+pub use inspection::{QueueMark, QueuePage, listed};
 
 /// Jobs that come due between two looks at the weight of a batch. When a run of a recurring job
 /// dies, it leaves a copy of what it carried.
@@ -85,7 +85,7 @@ pub struct QueuePartition {
     limits: StepLimits,
     clocks: ParkedClocks,
     names: BTreeMap<QueueName, QueueKey>,
-    queues: HashMap<QueueKey, Queue>,
+    queues: HashMap<QueueKey, PartitionQueue>,
     waiting: WaitingConsumers,
     /// Deleted queues whose jobs are not swept yet.
     sweeps: BTreeMap<QueueKey, QueueSweep>,
@@ -124,7 +124,7 @@ pub struct QueuePartition {
 
 /// A queue.
 #[derive(Debug)]
-struct Queue {
+struct PartitionQueue {
     name: QueueName,
     paused: bool,
     settings: QueueSettings,
@@ -161,7 +161,7 @@ impl Machine for QueuePartition {
 
     fn step(
         &mut self,
-        moment: Moment,
+        moment: StepTime,
         inputs: &mut dyn Iterator<Item = QueueInput>,
         fetch: &dyn Fetch,
     ) -> Result<Step<QueueEffect>, StoreError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{ClientId, Incarnation, PartitionId, Timestamp};
 use records::{Batch, Client, NoticeKind, PeerNode, PortalToken, TokenDigest};
 
-use crate::Directory;
+use crate::ClientDirectory;
 use crate::followers::Followers;
 use crate::followers::registry::RegistryUpdate;
 use crate::kernel::machine::MachineContext;
@@ -68,7 +68,7 @@ pub enum RegistryEffect {
 /// What the registry reaches outside.
 pub struct RegistryContext {
     /// The clients.
-    pub directory: Arc<Directory>,
+    pub directory: Arc<ClientDirectory>,
     portals: OpenPortals,
     nodes: KnownNodes,
     /// Called with a client that is enabled again.
@@ -83,7 +83,7 @@ pub struct RegistryContext {
 
 impl RegistryContext {
     pub(crate) fn new(
-        directory: Arc<Directory>,
+        directory: Arc<ClientDirectory>,
         on_enabled: Box<dyn Fn(Incarnation) + Send + Sync>,
         rollouts: Arc<RolloutLinks>,
         (notices, followers): (Arc<NoticeLinks>, Arc<Followers>),

@@ -36,11 +36,11 @@ use crate::queries::unreadable;
 /// Those that are not `async` read from disk: run them where that may block. A call fails with 503
 /// when the server is not accepting; then nothing is known of what it asked for.
 #[derive(Clone, Debug)]
-pub struct Streams {
+pub struct StreamCalls {
     engine: Engine,
 }
 
-impl Streams {
+impl StreamCalls {
     pub(crate) fn new(engine: Engine) -> Self {
         Self { engine }
     }
@@ -75,7 +75,7 @@ impl Streams {
 
     /// Tells all streams what the disk with the data has left. Where that is little, an append
     /// makes room of what is oldest, or is refused, as its stream is set. After `look_after_bytes`
-    /// of new messages the disk is to be looked at again: see [`Streams::disk_look_is_due`].
+    /// of new messages the disk is to be looked at again: see [`StreamCalls::disk_look_is_due`].
     ///
     /// # Errors
     /// 503 only.

@@ -43,7 +43,7 @@ use super::stream_metrics::{StreamsCounted, StreamsNow};
 use crate::kernel::fetch::Fetch;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
-use crate::kernel::machine::{Machine, Moment, Step};
+use crate::kernel::machine::{Machine, Step, StepTime};
 use crate::kernel::pending_writes::PendingWrites;
 use crate::kernel::step_context::{STEP_BYTES_MAX, StepContext};
 use deleting::DeletedStream;
@@ -385,7 +385,7 @@ impl Machine for StreamPartition {
 
     fn step(
         &mut self,
-        moment: Moment,
+        moment: StepTime,
         inputs: &mut dyn Iterator<Item = StreamsInput>,
         fetch: &dyn Fetch,
     ) -> Result<Step<StreamsEffect>, StoreError> {

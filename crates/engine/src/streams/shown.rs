@@ -29,7 +29,7 @@ pub struct StreamPage {
     pub next_after: u64,
     /// Ids behind `after` whose messages are gone already.
     pub skipped: u64,
-    /// There was nothing more to look at: wait with [`super::Streams::appended`] for more.
+    /// There was nothing more to look at: wait with [`super::StreamCalls::appended`] for more.
     pub is_end: bool,
 }
 

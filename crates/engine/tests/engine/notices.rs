@@ -9,9 +9,9 @@ use engine::notices::{
     Condition, Detail, NoticeDue, NoticeLease, NoticeSettings, PostOutcome, Signal, SignalTopic,
 };
 use engine::queries::DeviceFilter;
-use engine::queues::Retry;
+use engine::queues::JobRetry;
 use engine::{
-    ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Page, Patch, Report, ReportContent, Settings,
+    ClientPatch, Engine, EngineSettings, NewClient, NewDevice, OnlyIf, Page, Patch, Report, ReportContent,
 };
 use records::{Connection, NoticeKey, NoticeKind};
 use store::MemoryStore;
@@ -98,7 +98,7 @@ impl Rig {
             let (jobs, hand_over) = queues.consume(&[orders()], want(1)).await.expect("asked");
             hand_over.done();
             for job in jobs {
-                queues.release(&orders(), job.reservation, Retry::default()).await.expect("it holds");
+                queues.release(&orders(), job.reservation, JobRetry::default()).await.expect("it holds");
             }
         }
     }
@@ -131,7 +131,7 @@ async fn open(store: &Arc<MemoryStore>, clock: &Arc<TestClock>) -> Engine {
         lost_window: 60 * SECOND,
         ..NoticeSettings::default()
     };
-    let settings = Settings { notices, ..Settings::for_tests() };
+    let settings = EngineSettings { notices, ..EngineSettings::for_tests() };
     let engine = Engine::start(settings, store, Arc::clone(clock) as Arc<dyn Clock>).await.expect("loads");
     engine.intake(WayIn::Http).attend(true).await;
     engine

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use base::{Clock, Timestamp};
 use engine::queries::LOOKED_AT_MAX;
-use engine::queues::{Dead, Due, JobChange, JobRef, JobState, NewJob, QueueName, Recurs, Retry, Want};
+use engine::queues::{
+    ConsumeTerms, Dead, DueTime, JobChange, JobRef, JobRetry, JobState, NewJob, QueueName, RecurrenceTerms,
+};
 use engine::records;
 use records::{QueueOrder, QueueSettings};
 use rig::{NOON, Rig, SECOND, job, later, orders, text, want};
@@ -43,7 +45,7 @@ async fn the_last_try_leaves_a_dead_letter_that_can_be_respawned() {
     let rig = Rig::start().await;
     let id = rig.publish(NewJob { alias: Some("a".into()), ..job("1") }).await;
     let (_, held, _) = rig.consume(1).await.remove(0);
-    let retry = Retry { error: Some("no paper".into()), ..Retry::default() };
+    let retry = JobRetry { error: Some("no paper".into()), ..JobRetry::default() };
     rig.queues().release(&orders(), held, retry).await.expect("released");
     rig.publish(job("2")).await;
     rig.consume(1).await;
@@ -70,9 +72,9 @@ async fn the_last_try_leaves_a_dead_letter_that_can_be_respawned() {
 #[tokio::test]
 async fn a_recurring_job_is_worth_doing_as_long_after_another_time() {
     let rig = Rig::start().await;
-    let recurs = Some(Recurs::Every { interval: 60 * SECOND, executions: None });
+    let recurs = Some(RecurrenceTerms::Every { interval: 60 * SECOND, executions: None });
     let id = rig.publish(NewJob { recurs, ttl: Some(10 * SECOND), ..job("1") }).await;
-    let change = JobChange { payload: None, due: Some(Due::After(120 * SECOND)) };
+    let change = JobChange { payload: None, due: Some(DueTime::After(120 * SECOND)) };
     let seen = rig.queues().change(&orders(), JobRef::Id(id), change).await.expect("its ttl goes with it");
     assert_eq!(seen.expires_at, Some(Timestamp(NOON + 130_000)));
     rig.pass(120 * SECOND);
@@ -95,7 +97,7 @@ async fn leases_that_do_not_reach_their_consumer_cost_no_part_of_a_rate() {
 #[tokio::test]
 async fn a_recurring_job_comes_again_and_a_dead_run_does_not_end_it() {
     let rig = Rig::start().await;
-    let recurs = Some(Recurs::Every { interval: 60 * SECOND, executions: Some(3) });
+    let recurs = Some(RecurrenceTerms::Every { interval: 60 * SECOND, executions: Some(3) });
     let id = rig.publish(NewJob { recurs, ..job("1") }).await;
     assert!(rig.payloads(1).await.is_empty(), "one interval from now");
     rig.pass(60 * SECOND);
@@ -106,7 +108,7 @@ async fn a_recurring_job_comes_again_and_a_dead_run_does_not_end_it() {
     rig.pass(150 * SECOND);
     let (_, held, attempt) = rig.consume(1).await.remove(0);
     assert_eq!(attempt, 1);
-    rig.queues().release(&orders(), held, Retry::default()).await.expect("it holds");
+    rig.queues().release(&orders(), held, JobRetry::default()).await.expect("it holds");
     assert_eq!(rig.counts().await, [0, 1, 0, 1], "a dead letter, and a run for the one that was missed");
     let dead = rig.queues().dead(&orders(), None, 1).await.expect("asked");
     assert_ne!(dead[0].dead.id, id);
@@ -118,7 +120,7 @@ async fn a_recurring_job_comes_again_and_a_dead_run_does_not_end_it() {
 #[tokio::test]
 async fn a_calendar_follows_the_wall_clock() {
     let rig = Rig::start().await;
-    let recurs = Recurs::Cron { expression: "0 13 * * *".into(), zone: None, executions: None };
+    let recurs = RecurrenceTerms::Cron { expression: "0 13 * * *".into(), zone: None, executions: None };
     rig.publish(NewJob { recurs: Some(recurs), ..job("1") }).await;
     let seen =
         rig.queues().jobs(&orders(), None, None, (1, LOOKED_AT_MAX)).await.expect("listed").found.remove(0);
@@ -128,7 +130,7 @@ async fn a_calendar_follows_the_wall_clock() {
     rig.publish(later("2", wait)).await;
     rig.clock.wall.fetch_add(wait.as_millis() as i64, Ordering::SeqCst);
     assert_eq!(rig.payloads(5).await, ["1"]);
-    let wrong = Recurs::Cron { expression: "0 13 30 2 *".into(), zone: None, executions: None };
+    let wrong = RecurrenceTerms::Cron { expression: "0 13 30 2 *".into(), zone: None, executions: None };
     let refused =
         rig.queues().publish(&orders(), vec![NewJob { recurs: Some(wrong), ..job("1") }], None).await;
     assert_eq!(refused.expect_err("it never comes").code, "invalid_schedule");
@@ -138,8 +140,8 @@ async fn a_calendar_follows_the_wall_clock() {
 async fn a_job_of_the_wall_clock_is_due_at_once_when_that_is_put_forward() {
     let rig = Rig::start().await;
     let hour = 3_600 * SECOND;
-    rig.publish(NewJob { due: Some(Due::At(Timestamp(NOON).after(hour))), ..job("1") }).await;
-    let (queues, patient) = (rig.queues(), Want { wait: 60 * SECOND, ..want(1) });
+    rig.publish(NewJob { due: Some(DueTime::At(Timestamp(NOON).after(hour))), ..job("1") }).await;
+    let (queues, patient) = (rig.queues(), ConsumeTerms { wait: 60 * SECOND, ..want(1) });
     let waiting = tokio::spawn(async move { queues.consume(&[orders()], patient).await });
     rig.until_waiting(1).await;
     rig.step_wall(hour);
@@ -167,10 +169,10 @@ async fn settings_hold_and_survive() {
     assert_eq!(refused.expect_err("two at most").code, "queue_full");
     let (payload, held, _) = rig.consume(5).await.remove(0);
     assert_eq!(payload, "2", "the newest first, one at a time");
-    rig.queues().release(&orders(), held, Retry::default()).await.expect("it holds");
+    rig.queues().release(&orders(), held, JobRetry::default()).await.expect("it holds");
     let (payload, held, _) = rig.consume(5).await.remove(0);
     assert_eq!(payload, "1");
-    rig.queues().release(&orders(), held, Retry::default()).await.expect("it holds");
+    rig.queues().release(&orders(), held, JobRetry::default()).await.expect("it holds");
     let dead = rig.queues().dead(&orders(), None, 5).await.expect("asked");
     assert_eq!(dead.iter().map(|it| text(&it.payload)).collect::<Vec<_>>(), ["1"], "the oldest went");
     let wrong = QueueSettings { rate: Some(0.0), ..settings };

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use base::{Lineage, Problem, SystemClock, Timestamp};
 use engine::streams::{
-    AppendTerms, HandlerKind, MessagePayload, NewMessage, OwnedExternalId, StreamList, StreamName,
-    StreamRead, Streams,
+    AppendTerms, HandlerKind, MessagePayload, NewMessage, OwnedExternalId, StreamCalls, StreamList,
+    StreamName, StreamRead,
 };
-use engine::{Engine, Settings, records};
+use engine::{Engine, EngineSettings, records};
 use records::{SaveMode, StreamSettings};
 use store::MemoryStore;
 use tokio::time::timeout;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn start(store: &Arc<MemoryStore>) -> Engine {
     let store = Arc::<MemoryStore>::clone(store);
-    Engine::start(Settings::for_tests(), store, Arc::new(SystemClock::start(Timestamp(0))))
+    Engine::start(EngineSettings::for_tests(), store, Arc::new(SystemClock::start(Timestamp(0))))
         .await
         .expect("loads")
 }
@@ -39,7 +39,7 @@ fn all_after(after: u64) -> StreamRead {
     StreamRead { after, from: None, segments: Vec::new(), limit: 1_000, bytes_max: 1 << 20 }
 }
 
-fn ids(streams: &Streams) -> Vec<u64> {
+fn ids(streams: &StreamCalls) -> Vec<u64> {
     let page = streams.read(&orders(), &all_after(0)).expect("is read");
     page.items.iter().map(|item| item.id).collect()
 }

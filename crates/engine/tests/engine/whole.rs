@@ -9,20 +9,20 @@ use base::{
 };
 use engine::queries::{DeliveryFilter, DeviceFilter, EventFilter};
 use engine::{
-    Answer, AttemptDue, AttemptEnd, ClientPatch, Engine, NewClient, NewDevice, OnlyIf, Outcome, Page, Patch,
-    Pending, Report, ReportContent, Settings,
+    AttemptDue, AttemptEnd, AttemptOutcome, ClientPatch, Engine, EngineSettings, NewClient, NewDevice,
+    OnlyIf, Page, Patch, PendingSlice, Report, ReportContent, SliceOutcome,
 };
 use records::{Connection, Delivery, DeliveryStatus};
 use store::{MemoryStore, Planned};
 
 const PARTITIONS: u16 = 4;
 
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> EngineSettings {
+    EngineSettings {
         ways_configured: [true, true, false],
         allow_private: true,
         render: Arc::new(|picture| picture.sequence.to_string().into_bytes()),
-        ..Settings::for_tests()
+        ..EngineSettings::for_tests()
     }
 }
 
@@ -109,7 +109,7 @@ impl Rig {
         self.engine.directory().by_id(id).expect("there")
     }
 
-    async fn submit(&self, reports: Vec<Report>) -> Pending {
+    async fn submit(&self, reports: Vec<Report>) -> PendingSlice {
         self.engine.intake(WayIn::Http).submit(reports).await.expect("taken")
     }
 
@@ -117,7 +117,7 @@ impl Rig {
     async fn accept(&self, reports: Vec<Report>) {
         let count = reports.len() as u32;
         let outcome = self.submit(reports).await.durable().await;
-        assert_eq!(outcome, Ok(Outcome { accepted: count, rejected: Vec::new() }));
+        assert_eq!(outcome, Ok(SliceOutcome { accepted: count, rejected: Vec::new() }));
     }
 
     async fn lease(&self, (partition, client): (PartitionId, Incarnation)) -> Vec<AttemptDue> {
@@ -130,7 +130,7 @@ impl Rig {
     }
 
     async fn end(&self, due: &AttemptDue, to: &records::Client, code: u16) {
-        let answer = Answer::Status { code, retry_after: None };
+        let answer = AttemptOutcome::Status { code, retry_after: None };
         self.engine.note_answer(to, answer).await.expect("accepting");
         let (at, took) = (self.engine.clock().now(), Duration::from_millis(3));
         let end = AttemptEnd { at, took, answer, detail: records::AttemptDetail::default() };
@@ -177,7 +177,7 @@ async fn a_slice_is_acknowledged_only_when_every_part_is_durable() {
         assert!(!pending.is_ready(), "acknowledged before it was durable");
     }
     assert!(rig.store.step());
-    assert_eq!(pending.durable().await, Ok(Outcome { accepted: 40, rejected: Vec::new() }));
+    assert_eq!(pending.durable().await, Ok(SliceOutcome { accepted: 40, rejected: Vec::new() }));
 }
 
 #[tokio::test]

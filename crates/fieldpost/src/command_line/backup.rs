@@ -25,7 +25,7 @@ const FILE_MODE: u32 = 0o600;
 
 /// The flags of `backup`.
 #[derive(Args, Debug)]
-pub(crate) struct Backup {
+pub(crate) struct BackupFlags {
     /// Where the backup is put: a directory that is empty, or not there yet.
     #[arg(value_name = "DIR")]
     directory: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct Backup {
 }
 
 /// Why there is no backup.
-enum Failed {
+enum BackupFailure {
     /// What was asked for cannot be done.
     Wrong(String),
     /// It was begun, and failed here.
@@ -46,36 +46,39 @@ enum Failed {
     Told(ExitCode),
 }
 
-fn here(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Failed {
+fn here(what: &str, path: &Path) -> impl FnOnce(io::Error) -> BackupFailure {
     let what = format!("{what} {}", path.display());
-    move |error| Failed::Here(format!("{what}: {error}"))
+    move |error| BackupFailure::Here(format!("{what}: {error}"))
 }
 
 /// Makes a backup.
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub(crate) fn run(flags: &Backup, out: &mut dyn Write) -> io::Result<ExitCode> {
+pub(crate) fn run(flags: &BackupFlags, out: &mut dyn Write) -> io::Result<ExitCode> {
     let (code, text) = match make(flags) {
         Ok(BackupSummary { recorded_now, rows, bytes, .. }) => {
             let file = flags.directory.join(BACKUP);
             writeln!(out, "{} holds {rows} rows in {bytes} bytes, up to {recorded_now}", file.display())?;
             return Ok(ExitCode::SUCCESS);
         }
-        Err(Failed::Told(code)) => return Ok(code),
-        Err(Failed::Wrong(text)) => (ExitCode::from(EXIT_WRONG), text),
-        Err(Failed::Here(text)) => (ExitCode::FAILURE, text),
+        Err(BackupFailure::Told(code)) => return Ok(code),
+        Err(BackupFailure::Wrong(text)) => (ExitCode::from(EXIT_WRONG), text),
+        Err(BackupFailure::Here(text)) => (ExitCode::FAILURE, text),
     };
     eprintln!("error: {text}");
     Ok(code)
 }
 
-fn make(flags: &Backup) -> Result<BackupSummary, Failed> {
+fn make(flags: &BackupFlags) -> Result<BackupSummary, BackupFailure> {
     let directory = &flags.directory;
     let there = anything_in(directory)
-        .map_err(|error| Failed::Wrong(format!("{} cannot be used: {error}", directory.display())))?;
+        .map_err(|error| BackupFailure::Wrong(format!("{} cannot be used: {error}", directory.display())))?;
     if let Some(there) = there {
-        return Err(Failed::Wrong(format!("{} is there already: name an empty directory", there.display())));
+        return Err(BackupFailure::Wrong(format!(
+            "{} is there already: name an empty directory",
+            there.display()
+        )));
     }
     DirBuilder::new()
         .recursive(true)
@@ -93,23 +96,23 @@ fn make(flags: &Backup) -> Result<BackupSummary, Failed> {
     made
 }
 
-fn write(flags: &Backup, partial: &Path) -> Result<(), Failed> {
+fn write(flags: &BackupFlags, partial: &Path) -> Result<(), BackupFailure> {
     let options = || OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(partial);
     let mut file = options().map_err(here("making", partial))?;
     match &flags.data_dir {
         Some(data_dir) => write_stopped(data_dir, &mut file, partial)?,
-        None => cli::download(&flags.server, &["backup"], &mut file).map_err(Failed::Told)?,
+        None => cli::download(&flags.server, &["backup"], &mut file).map_err(BackupFailure::Told)?,
     }
     file.sync_all().map_err(here("syncing", partial))
 }
 
 /// Opens the data directory as a server does, which applies what is only in its log.
-fn write_stopped(data_dir: &Path, file: &mut File, partial: &Path) -> Result<(), Failed> {
+fn write_stopped(data_dir: &Path, file: &mut File, partial: &Path) -> Result<(), BackupFailure> {
     if !store::is_data_directory(data_dir) {
-        return Err(Failed::Wrong(format!("{} is no data directory", data_dir.display())));
+        return Err(BackupFailure::Wrong(format!("{} is no data directory", data_dir.display())));
     }
     let disk = RealDisk::open_dir(data_dir, false).map_err(here("opening", data_dir))?;
-    let failed = |error| Failed::Here(format!("{error}"));
+    let failed = |error| BackupFailure::Here(format!("{error}"));
     let store = EmbeddedStore::open(Arc::new(disk), EmbeddedOptions::default()).map_err(failed)?;
     let mut backup = store.backup().map_err(failed)?;
     while let Some(piece) = backup.next_piece().map_err(failed)? {
@@ -119,10 +122,10 @@ fn write_stopped(data_dir: &Path, file: &mut File, partial: &Path) -> Result<(),
 }
 
 /// Reads back what was written, and gives it its name.
-fn finish(directory: &Path, partial: &Path) -> Result<BackupSummary, Failed> {
+fn finish(directory: &Path, partial: &Path) -> Result<BackupSummary, BackupFailure> {
     let file = File::open(partial).map_err(here("opening", partial))?;
     let summary = store::verify_backup(BufReader::new(file), &partial.display().to_string());
-    let summary = summary.map_err(|error| Failed::Here(format!("{error}")))?;
+    let summary = summary.map_err(|error| BackupFailure::Here(format!("{error}")))?;
     fs::rename(partial, directory.join(BACKUP)).map_err(here("renaming", partial))?;
     let sync = |path: &Path| File::open(path).and_then(|directory| directory.sync_all());
     sync(directory).map_err(here("syncing", directory))?;

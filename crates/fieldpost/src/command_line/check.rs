@@ -11,7 +11,7 @@ use store::{BlockStorages, Checked, StoreError};
 
 use super::files::backup_at;
 use crate::EXIT_WRONG;
-use crate::config::Settings;
+use crate::config::ServerSettings;
 use crate::serve::storages::open_to_look;
 
 /// The flags of `check`.
@@ -85,7 +85,7 @@ fn check(flags: &Check, tell: &mut dyn FnMut(Checked)) -> Result<u64, String> {
 /// Those of a file of settings.
 fn storages(config: Option<&Path>) -> Result<BlockStorages, String> {
     let Some(file) = config else { return Ok(BlockStorages::default()) };
-    let settings = Settings::load(Some(file), std::env::vars_os(), None, |_| Vec::new());
+    let settings = ServerSettings::load(Some(file), std::env::vars_os(), None, |_| Vec::new());
     let settings = settings.map_err(|errors| errors.to_string())?;
     open_to_look(&settings.storages)
 }

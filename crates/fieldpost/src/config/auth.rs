@@ -11,9 +11,9 @@ use base::DeviceId;
 use base::limits::{LABEL_KEY_CHARS_MAX, LABEL_VALUE_BYTES_MAX};
 use engine::records::PickClass;
 
-use super::entry::Entry;
-use super::layers::{Given, Written};
-use super::reader::Reader;
+use super::entry::SectionEntry;
+use super::layers::{Given, WrittenValue};
+use super::reader::SettingsReader;
 use super::shape::{Exposure, Shape, Whole, Word, text};
 
 /// The SHA-256 of no byte at all: what a script makes that could not read the secret.
@@ -35,7 +35,7 @@ const USERNAME_BYTES_MAX: usize = 256;
 
 /// `[auth]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Auth {
+pub(crate) struct AuthSettings {
     /// Who may call the API; anybody if there are none.
     pub tokens: Vec<Token>,
     /// Who may connect over MQTT; anybody if there are none.
@@ -64,7 +64,7 @@ impl std::fmt::Debug for MqttLogin {
 }
 
 /// Reads both lists. A name or a secret that is there twice is a mistake.
-pub(super) fn read(from: &mut Reader) -> Auth {
+pub(super) fn read(from: &mut SettingsReader) -> AuthSettings {
     let mut names = Unique::default();
     let mut secrets = Unique::default();
     let mut tokens = Vec::new();
@@ -92,10 +92,10 @@ pub(super) fn read(from: &mut Reader) -> Auth {
         }
         entry.finish(from);
     }
-    Auth { tokens, logins }
+    AuthSettings { tokens, logins }
 }
 
-fn token(from: &mut Reader, entry: &mut Entry) -> Option<(Token, [u8; Digest::BYTES])> {
+fn token(from: &mut SettingsReader, entry: &mut SectionEntry) -> Option<(Token, [u8; Digest::BYTES])> {
     let name = entry.required(from, "name", &TokenName);
     let sha256 = entry.required(from, "sha256", &Sha256);
     let scopes = scopes(from, entry);
@@ -112,7 +112,7 @@ fn token(from: &mut Reader, entry: &mut Entry) -> Option<(Token, [u8; Digest::BY
     Some((Token { name, digest, scopes, requests_per_second, requests_in_flight, picks }, sha256))
 }
 
-fn scopes(from: &mut Reader, entry: &mut Entry) -> Option<Vec<Scope>> {
+fn scopes(from: &mut SettingsReader, entry: &mut SectionEntry) -> Option<Vec<Scope>> {
     let right = format!("write a list such as [\"read\"] of {}", Scope::FORMS);
     let Some(given) = entry.take("scopes") else {
         entry.refuse(from, "scopes", "is missing", &right);
@@ -121,7 +121,7 @@ fn scopes(from: &mut Reader, entry: &mut Entry) -> Option<Vec<Scope>> {
     list(from, entry, "scopes", given, &ScopeText, right)
 }
 
-fn classes(from: &mut Reader, entry: &mut Entry) -> Option<Box<[&'static str]>> {
+fn classes(from: &mut SettingsReader, entry: &mut SectionEntry) -> Option<Box<[&'static str]>> {
     let given = entry.take("classes")?;
     let right = format!("write a list such as [\"ordinary\"] of {}", CLASS.right());
     let classes = list(from, entry, "classes", given, &CLASS, right)?;
@@ -130,27 +130,27 @@ fn classes(from: &mut Reader, entry: &mut Entry) -> Option<Box<[&'static str]>> 
 
 /// The items of a list that has some.
 fn list<S: Shape>(
-    from: &mut Reader,
-    entry: &Entry,
+    from: &mut SettingsReader,
+    entry: &SectionEntry,
     field: &str,
     given: Given,
     shape: &S,
     right: String,
 ) -> Option<Vec<S::Value>> {
     let wrong = match given.value {
-        Written::List(items) if !items.is_empty() => {
+        WrittenValue::List(items) if !items.is_empty() => {
             // Every one, so that each mistake is told.
             let read: Vec<_> = items.iter().map(|item| entry.parse(from, field, item, shape)).collect();
             return read.into_iter().collect();
         }
-        Written::List(_) => "is empty".to_owned(),
+        WrittenValue::List(_) => "is empty".to_owned(),
         other => format!("is {}, not a list", other.kind()),
     };
     from.refuse_at(given.origin, &entry.key_of(field), wrong, right);
     None
 }
 
-fn mqtt_login(from: &mut Reader, entry: &mut Entry) -> Option<MqttLogin> {
+fn mqtt_login(from: &mut SettingsReader, entry: &mut SectionEntry) -> Option<MqttLogin> {
     let username = entry.required(from, "username", &Username);
     let password_sha256 = entry.required(from, "password_sha256", &Sha256);
     let speaks_for = [
@@ -187,7 +187,7 @@ impl<T> Default for Unique<T> {
 }
 
 impl<T: Ord> Unique<T> {
-    fn note(&mut self, from: &mut Reader, entry: &Entry, field: &str, value: T, twice: &str) {
+    fn note(&mut self, from: &mut SettingsReader, entry: &SectionEntry, field: &str, value: T, twice: &str) {
         if !self.0.insert(value) {
             entry.refuse(from, field, twice, "write each once");
         }
@@ -201,7 +201,7 @@ impl Shape for TokenName {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = String;
 
-    fn parse(&self, written: &Written) -> Result<String, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<String, String> {
         let name = text(written)?;
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
         let fits = (1..=64).contains(&name.len()) && name.bytes().all(plain);
@@ -220,7 +220,7 @@ impl Shape for Username {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = String;
 
-    fn parse(&self, written: &Written) -> Result<String, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<String, String> {
         let username = text(written)?;
         let fits = (1..=USERNAME_BYTES_MAX).contains(&username.len());
         if fits { Ok(username.to_owned()) } else { Err(format!("has {} bytes", username.len())) }
@@ -238,7 +238,7 @@ impl Shape for Sha256 {
     const EXPOSURE: Exposure = Exposure::Hidden;
     type Value = [u8; Digest::BYTES];
 
-    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<Self::Value, String> {
         let Ok(text) = text(written) else {
             return Err(format!("is {}, not a text in quotes", written.kind()));
         };
@@ -269,7 +269,7 @@ impl Shape for ScopeText {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Scope;
 
-    fn parse(&self, written: &Written) -> Result<Scope, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<Scope, String> {
         let text = text(written)?;
         Scope::parse(text).ok_or_else(|| format!("{text:?} is not a scope"))
     }
@@ -286,9 +286,9 @@ impl Shape for SpeaksFor {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Login;
 
-    fn parse(&self, written: &Written) -> Result<Login, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<Login, String> {
         if self.0 == "admin" {
-            let is_on = *written == Written::Switch(true);
+            let is_on = *written == WrittenValue::Switch(true);
             return if is_on { Ok(Login::Admin) } else { Err(format!("is {written}")) };
         }
         let text = text(written)?;

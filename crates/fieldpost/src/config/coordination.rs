@@ -2,11 +2,11 @@
 
 use engine::CoordinationSettings;
 
-use super::reader::Reader;
+use super::reader::SettingsReader;
 use super::shape::{Bytes, Whole};
 
 /// Reads the section.
-pub(super) fn read(from: &mut Reader) -> CoordinationSettings {
+pub(super) fn read(from: &mut SettingsReader) -> CoordinationSettings {
     let many = |most| Whole { least: 1, most };
     CoordinationSettings {
         cache_bytes: from.read("coordination.cache", &Bytes(1_000_000, 1_000_000_000_000)).value,

@@ -7,32 +7,37 @@
 use std::collections::BTreeMap;
 
 use super::layers::{Given, nearest};
-use super::mistake::Origin;
-use super::reader::Reader;
+use super::mistake::SettingOrigin;
+use super::reader::SettingsReader;
 use super::shape::Shape;
 
 /// The fields of one entry.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct SectionEntry {
     /// The key of the list or section: `auth.tokens`, `kinds.face`.
     key: String,
     /// As a file writes it: `[[auth.tokens]]`, `[kinds.face]`.
     heading: String,
     /// Where the entry begins.
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
     fields: BTreeMap<String, Given>,
     /// The fields that were asked for.
     known: Vec<&'static str>,
 }
 
-impl Entry {
+impl SectionEntry {
     /// An entry that was written at a place.
-    pub(super) fn new(key: String, heading: String, origin: Origin, fields: Vec<(String, Given)>) -> Self {
+    pub(super) fn new(
+        key: String,
+        heading: String,
+        origin: SettingOrigin,
+        fields: Vec<(String, Given)>,
+    ) -> Self {
         Self { key, heading, origin, fields: fields.into_iter().collect(), known: Vec::new() }
     }
 
     /// Where a field was written, unless it was taken.
-    pub(super) fn origin_of(&self, field: &str) -> Option<Origin> {
+    pub(super) fn origin_of(&self, field: &str) -> Option<SettingOrigin> {
         self.fields.get(field).map(|given| given.origin.clone())
     }
 
@@ -45,7 +50,7 @@ impl Entry {
     /// A field that need not be there; where it is wrong, that is noted.
     pub(super) fn optional<S: Shape>(
         &mut self,
-        from: &mut Reader,
+        from: &mut SettingsReader,
         field: &'static str,
         shape: &S,
     ) -> Option<S::Value> {
@@ -56,7 +61,7 @@ impl Entry {
     /// A field that has to be there.
     pub(super) fn required<S: Shape>(
         &mut self,
-        from: &mut Reader,
+        from: &mut SettingsReader,
         field: &'static str,
         shape: &S,
     ) -> Option<S::Value> {
@@ -70,7 +75,7 @@ impl Entry {
     /// Reads a value of a field.
     pub(super) fn parse<S: Shape>(
         &self,
-        from: &mut Reader,
+        from: &mut SettingsReader,
         field: &str,
         given: &Given,
         shape: &S,
@@ -87,17 +92,17 @@ impl Entry {
     }
 
     /// Notes a mistake that the entry as a whole is.
-    pub(super) fn refuse(&self, from: &mut Reader, field: &str, wrong: &str, right: &str) {
+    pub(super) fn refuse(&self, from: &mut SettingsReader, field: &str, wrong: &str, right: &str) {
         from.refuse_at(self.origin.clone(), &self.key_of(field), wrong.to_owned(), right.to_owned());
     }
 
     /// Notes that the section's own name is a mistake.
-    pub(super) fn refuse_name(&self, from: &mut Reader, wrong: &str, right: &str) {
+    pub(super) fn refuse_name(&self, from: &mut SettingsReader, wrong: &str, right: &str) {
         from.refuse_at(self.origin.clone(), &self.key, wrong.to_owned(), right.to_owned());
     }
 
     /// What nobody asked for is a mistake.
-    pub(super) fn finish(self, from: &mut Reader) {
+    pub(super) fn finish(self, from: &mut SettingsReader) {
         for (field, given) in &self.fields {
             let right = match nearest(field, self.known.iter().copied()) {
                 Some(near) => format!("did you mean {near}?"),

@@ -7,13 +7,13 @@ use engine::followers::live::LIVE_MAX;
 
 use super::listeners::{connections_max, http_listen};
 use super::mistake::Mistake;
-use super::names::{FrameOrigin, Host, Items, WebOrigin};
-use super::reader::{ReadValue, Reader};
+use super::names::{FrameOrigin, Host, NameList, WebOrigin};
+use super::reader::{ReadValue, SettingsReader};
 use super::shape::Whole;
 
 /// `[http]`
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Http {
+pub(crate) struct HttpSettings {
     /// Where it listens; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Connections at a time.
@@ -29,16 +29,16 @@ pub(crate) struct Http {
 }
 
 /// Reads it, and what of it has no effect where nobody has a token.
-pub(super) fn read(from: &mut Reader, has_tokens: bool) -> (Http, Vec<String>) {
-    let origins = from.read("http.origins", &Items(WebOrigin));
+pub(super) fn read(from: &mut SettingsReader, has_tokens: bool) -> (HttpSettings, Vec<String>) {
+    let origins = from.read("http.origins", &NameList(WebOrigin));
     let warnings = if has_tokens { Vec::new() } else { without_effect(&origins) };
-    let http = Http {
+    let http = HttpSettings {
         listen: http_listen(from),
         connections_max: connections_max(from, "http.connections_max"),
         live_max: from.read("http.live_max", &Whole { least: 1, most: LIVE_MAX as u64 }).value as usize,
-        hosts: from.read("http.hosts", &Items(Host)).value,
+        hosts: from.read("http.hosts", &NameList(Host)).value,
         origins: origins.value,
-        frame_ancestors: from.read("http.frame_ancestors", &Items(FrameOrigin)).value,
+        frame_ancestors: from.read("http.frame_ancestors", &NameList(FrameOrigin)).value,
     };
     (http, warnings)
 }

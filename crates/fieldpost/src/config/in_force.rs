@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::layers::{Layers, Written};
+use super::layers::{Layers, WrittenValue};
 use super::shape::Exposure;
 
 /// What stands in place of a secret.
@@ -39,25 +39,25 @@ impl InForce {
     }
 }
 
-fn shown(key: &str, written: &Written, exposures: &BTreeMap<String, Exposure>) -> Json {
+fn shown(key: &str, written: &WrittenValue, exposures: &BTreeMap<String, Exposure>) -> Json {
     let is_shown = exposures.get(key) == Some(&Exposure::Shown);
     match written {
-        Written::Table(fields) => {
+        WrittenValue::Table(fields) => {
             let field = |name: &str| format!("{key}.{name}");
             let fields = fields
                 .iter()
                 .map(|(name, given)| (name.clone(), shown(&field(name), &given.value, exposures)));
             Json::Object(fields.collect())
         }
-        Written::List(items) => items.iter().map(|item| shown(key, &item.value, exposures)).collect(),
+        WrittenValue::List(items) => items.iter().map(|item| shown(key, &item.value, exposures)).collect(),
         // That nothing is there is no secret.
-        Written::Text(text) if text.is_empty() => Json::from(""),
-        Written::Untyped(text) if text.is_empty() => Json::from(""),
+        WrittenValue::Text(text) if text.is_empty() => Json::from(""),
+        WrittenValue::Untyped(text) if text.is_empty() => Json::from(""),
         _ if !is_shown => Json::from(HIDDEN),
-        Written::Text(text) => Json::from(text.as_str()),
-        Written::Whole(number) => Json::from(*number),
-        Written::Switch(on) => Json::from(*on),
-        Written::Other(what) => Json::from(*what),
-        Written::Untyped(text) => Json::from(text.to_string_lossy()),
+        WrittenValue::Text(text) => Json::from(text.as_str()),
+        WrittenValue::Whole(number) => Json::from(*number),
+        WrittenValue::Switch(on) => Json::from(*on),
+        WrittenValue::Other(what) => Json::from(*what),
+        WrittenValue::Untyped(text) => Json::from(text.to_string_lossy()),
     }
 }

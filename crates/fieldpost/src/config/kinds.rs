@@ -8,9 +8,9 @@ use engine::settings::CommandPace;
 use gateway::decode::kinds::{JsonPointer, KindForms, KindTopics, RawForm, TopicTemplate};
 
 use super::commands::{GAP, IN_FLIGHT};
-use super::entry::Entry;
-use super::mistake::Origin;
-use super::reader::Reader;
+use super::entry::SectionEntry;
+use super::mistake::SettingOrigin;
+use super::reader::SettingsReader;
 use super::shape::{DeviceTopic, Pointer, Scalar, Word};
 
 /// The fields that only a message format of its own has.
@@ -24,10 +24,10 @@ pub(super) struct KindSections {
 }
 
 /// A kind takes from `[commands]` what it does not say itself.
-pub(super) fn read(from: &mut Reader, pace: CommandPace) -> KindSections {
+pub(super) fn read(from: &mut SettingsReader, pace: CommandPace) -> KindSections {
     let mut paces = BTreeMap::new();
     let mut forms: BTreeMap<Kind, KindTopics> = BTreeMap::new();
-    let mut origins: BTreeMap<Kind, Origin> = BTreeMap::new();
+    let mut origins: BTreeMap<Kind, SettingOrigin> = BTreeMap::new();
     for (name, mut section) in from.sections_below("kinds") {
         let of_kind = kind_pace(from, &mut section, pace);
         let topics = topics(from, &mut section);
@@ -43,7 +43,7 @@ pub(super) fn read(from: &mut Reader, pace: CommandPace) -> KindSections {
     }
     forms.retain(|_, topics| *topics != KindTopics::default());
     let forms = KindForms::new(forms).unwrap_or_else(|twice| {
-        let origin = origins.remove(&twice.kind).unwrap_or(Origin::Default);
+        let origin = origins.remove(&twice.kind).unwrap_or(SettingOrigin::Default);
         let wrong = format!("the topic {:?} has another meaning too", twice.template);
         from.refuse_at(origin, &format!("kinds.{}", twice.kind.as_str()), wrong, "write another".to_owned());
         KindForms::default()
@@ -51,7 +51,7 @@ pub(super) fn read(from: &mut Reader, pace: CommandPace) -> KindSections {
     KindSections { paces, forms }
 }
 
-fn kind_pace(from: &mut Reader, section: &mut Entry, pace: CommandPace) -> CommandPace {
+fn kind_pace(from: &mut SettingsReader, section: &mut SectionEntry, pace: CommandPace) -> CommandPace {
     let in_flight = section.optional(from, "in_flight", &IN_FLIGHT);
     CommandPace {
         in_flight: in_flight.map_or(pace.in_flight, |count| count as u32),
@@ -59,7 +59,7 @@ fn kind_pace(from: &mut Reader, section: &mut Entry, pace: CommandPace) -> Comma
     }
 }
 
-fn topics(from: &mut Reader, section: &mut Entry) -> KindTopics {
+fn topics(from: &mut SettingsReader, section: &mut SectionEntry) -> KindTopics {
     let mut topic = |field| -> Option<TopicTemplate> { section.optional(from, field, &DeviceTopic) };
     KindTopics {
         down: topic("down"),
@@ -71,7 +71,7 @@ fn topics(from: &mut Reader, section: &mut Entry) -> KindTopics {
     }
 }
 
-fn raw(from: &mut Reader, section: &mut Entry) -> Option<RawForm> {
+fn raw(from: &mut SettingsReader, section: &mut SectionEntry) -> Option<RawForm> {
     let Some(envelope) = section.take("envelope") else {
         for field in OF_RAW {
             if let Some(given) = section.take(field) {

@@ -12,7 +12,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::mistake::{Mistake, Origin};
+use super::mistake::{Mistake, SettingOrigin};
 
 const DEFAULTS: &str = include_str!("default.toml");
 /// Sections that have no key in the default file, because they are empty by default.
@@ -23,7 +23,7 @@ const PREFIX: &str = "FIELDPOST_";
 
 /// A value as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum WrittenValue {
     Text(String),
     Whole(i64),
     Switch(bool),
@@ -35,7 +35,7 @@ pub(super) enum Written {
     Untyped(OsString),
 }
 
-impl Written {
+impl WrittenValue {
     /// What sort of value it is, for where the value itself is not to be shown.
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Written {
     }
 }
 
-impl fmt::Display for Written {
+impl fmt::Display for WrittenValue {
     /// As a file would write it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -67,8 +67,8 @@ impl fmt::Display for Written {
 /// A value and where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
-    pub(super) value: Written,
-    pub(super) origin: Origin,
+    pub(super) value: WrittenValue,
+    pub(super) origin: SettingOrigin,
 }
 
 /// All layers: of each key what was written for it, the lowest layer first.
@@ -93,7 +93,7 @@ impl Layers {
                 layers.sections.insert(name.get_ref().to_string());
             }
         }
-        layers.add_table(root.get_ref(), &|_| Origin::Default);
+        layers.add_table(root.get_ref(), &|_| SettingOrigin::Default);
         layers
     }
 
@@ -102,7 +102,7 @@ impl Layers {
         match std::fs::read_to_string(path) {
             Ok(text) => self.add_text(path, &text),
             Err(error) => self.note(
-                Origin::WholeFile(path.to_owned()),
+                SettingOrigin::WholeFile(path.to_owned()),
                 "",
                 format!("cannot be read: {error}"),
                 "name a TOML file in UTF-8 that this user may read".to_owned(),
@@ -114,13 +114,13 @@ impl Layers {
     pub(super) fn add_text(&mut self, path: &Path, text: &str) {
         let origin = |span: Range<usize>| {
             let (line, column) = position(text, span.start);
-            Origin::File { path: path.to_owned(), line, column }
+            SettingOrigin::File { path: path.to_owned(), line, column }
         };
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             let wrong = format!("not TOML: {}", error.message().trim().replace('\n', ", "));
             // Of a few mistakes the parser does not say where they are.
-            let place = error.span().map_or_else(|| Origin::WholeFile(path.to_owned()), origin);
+            let place = error.span().map_or_else(|| SettingOrigin::WholeFile(path.to_owned()), origin);
             self.note(place, "", wrong, "key = value below [section]".to_owned());
         }
         if errors.is_empty() {
@@ -128,7 +128,7 @@ impl Layers {
         }
     }
 
-    fn add_table(&mut self, root: &DeTable<'_>, origin: &dyn Fn(Range<usize>) -> Origin) {
+    fn add_table(&mut self, root: &DeTable<'_>, origin: &dyn Fn(Range<usize>) -> SettingOrigin) {
         for (name, value) in root {
             match value.get_ref() {
                 DeValue::Table(section) if name.get_ref() != LIST_OF_SECTIONS => {
@@ -143,7 +143,7 @@ impl Layers {
         &mut self,
         name: &Spanned<std::borrow::Cow<'_, str>>,
         section: &DeTable<'_>,
-        origin: &dyn Fn(Range<usize>) -> Origin,
+        origin: &dyn Fn(Range<usize>) -> SettingOrigin,
     ) {
         let section_name = name.get_ref().as_ref();
         if !self.sections.contains(section_name) {
@@ -166,12 +166,12 @@ impl Layers {
         for (name, value) in variables {
             let Some(name) = name.to_str() else { continue };
             let Some(setting) = name.strip_prefix(PREFIX) else { continue };
-            let origin = Origin::Variable(name.to_owned());
+            let origin = SettingOrigin::Variable(name.to_owned());
             if setting.starts_with('_') {
                 let (key, right) = self.meant_with_one_behind_prefix(setting.trim_start_matches('_'));
                 self.note(origin, &key, "has two underscores behind FIELDPOST".to_owned(), right);
             } else if let Some(key) = key_of_variable(setting) {
-                self.add(key, Written::Untyped(value), origin);
+                self.add(key, WrittenValue::Untyped(value), origin);
             } else if let Some((key, variable)) = self.meant_with_one_underscore(setting) {
                 let wrong = "has one underscore between section and key, so it would be ignored";
                 self.note(origin, &key, wrong.to_owned(), format!("write {variable}, with two"));
@@ -207,21 +207,21 @@ impl Layers {
 
     /// Unknown keys of the file are among all keys too, but no variable is right for them.
     fn known_keys(&self) -> impl Iterator<Item = &String> {
-        let known = self.by_key.iter().filter(|(_, given)| given[0].origin == Origin::Default);
+        let known = self.by_key.iter().filter(|(_, given)| given[0].origin == SettingOrigin::Default);
         known.map(|(key, _)| key)
     }
 
     /// The highest layer.
     pub(super) fn add_data_dir_flag(&mut self, directory: &Path) {
-        let value = Written::Untyped(directory.as_os_str().to_owned());
-        self.add("data_dir".to_owned(), value, Origin::Flag("--data-dir"));
+        let value = WrittenValue::Untyped(directory.as_os_str().to_owned());
+        self.add("data_dir".to_owned(), value, SettingOrigin::Flag("--data-dir"));
     }
 
-    fn add(&mut self, key: String, value: Written, origin: Origin) {
+    fn add(&mut self, key: String, value: WrittenValue, origin: SettingOrigin) {
         self.by_key.entry(key).or_default().push(Given { value, origin });
     }
 
-    fn note(&mut self, origin: Origin, key: &str, wrong: String, right: String) {
+    fn note(&mut self, origin: SettingOrigin, key: &str, wrong: String, right: String) {
         self.mistakes.push(Mistake { origin, key: key.to_owned(), wrong, right });
     }
 }
@@ -239,20 +239,22 @@ fn key_of_variable(name: &str) -> Option<String> {
     Some(if lower_case { name.to_owned() } else { format!("{section}.{key}").to_ascii_lowercase() })
 }
 
-fn written(value: &Spanned<DeValue<'_>>, origin: &dyn Fn(Range<usize>) -> Origin) -> Written {
+fn written(value: &Spanned<DeValue<'_>>, origin: &dyn Fn(Range<usize>) -> SettingOrigin) -> WrittenValue {
     let given =
         |value: &Spanned<DeValue<'_>>, span| Given { value: written(value, origin), origin: origin(span) };
     match value.get_ref() {
-        DeValue::String(text) => Written::Text(text.to_string()),
+        DeValue::String(text) => WrittenValue::Text(text.to_string()),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .map_or(Written::Other("a number that is far too large"), Written::Whole),
-        DeValue::Float(_) => Written::Other("a number with a fraction"),
-        DeValue::Boolean(on) => Written::Switch(*on),
-        DeValue::Datetime(_) => Written::Other("a date"),
-        DeValue::Array(items) => Written::List(items.iter().map(|item| given(item, item.span())).collect()),
+            .map_or(WrittenValue::Other("a number that is far too large"), WrittenValue::Whole),
+        DeValue::Float(_) => WrittenValue::Other("a number with a fraction"),
+        DeValue::Boolean(on) => WrittenValue::Switch(*on),
+        DeValue::Datetime(_) => WrittenValue::Other("a date"),
+        DeValue::Array(items) => {
+            WrittenValue::List(items.iter().map(|item| given(item, item.span())).collect())
+        }
         DeValue::Table(fields) => {
             let fields = fields.iter();
-            Written::Table(
+            WrittenValue::Table(
                 fields.map(|(key, value)| (key.get_ref().to_string(), given(value, key.span()))).collect(),
             )
         }

@@ -2,24 +2,24 @@
 
 use std::net::SocketAddr;
 
-use super::reader::{ReadValue, Reader};
-use super::shape::{Address, AddressOrOff, Whole};
+use super::reader::{ReadValue, SettingsReader};
+use super::shape::{AddressOrOff, AddressShape, Whole};
 
-pub(super) fn http_listen(from: &mut Reader) -> SocketAddr {
-    let found = from.read("http.listen", &Address);
+pub(super) fn http_listen(from: &mut SettingsReader) -> SocketAddr {
+    let found = from.read("http.listen", &AddressShape);
     let address = found.value;
     stays_on_loopback(from, "http.listen", "auth.tokens", &found, Some(address));
     address
 }
 
-pub(super) fn grpc_listen(from: &mut Reader) -> Option<SocketAddr> {
+pub(super) fn grpc_listen(from: &mut SettingsReader) -> Option<SocketAddr> {
     let found = from.read("grpc.listen", &AddressOrOff);
     let address = found.value;
     stays_on_loopback(from, "grpc.listen", "auth.tokens", &found, address);
     address
 }
 
-pub(super) fn mqtt_listen(from: &mut Reader) -> Option<SocketAddr> {
+pub(super) fn mqtt_listen(from: &mut SettingsReader) -> Option<SocketAddr> {
     let found = from.read("mqtt.listen", &AddressOrOff);
     let address = found.value;
     stays_on_loopback(from, "mqtt.listen", "auth.mqtt", &found, address);
@@ -27,21 +27,21 @@ pub(super) fn mqtt_listen(from: &mut Reader) -> Option<SocketAddr> {
 }
 
 /// A namespace's tokens guard only what is asked about it, so the list is that of the HTTP API.
-pub(super) fn lmstfy_listen(from: &mut Reader, key: &'static str) -> Option<SocketAddr> {
+pub(super) fn lmstfy_listen(from: &mut SettingsReader, key: &'static str) -> Option<SocketAddr> {
     let found = from.read(key, &AddressOrOff);
     let address = found.value;
     stays_on_loopback(from, key, "auth.tokens", &found, address);
     address
 }
 
-pub(super) fn connections_max(from: &mut Reader, key: &'static str) -> usize {
+pub(super) fn connections_max(from: &mut SettingsReader, key: &'static str) -> usize {
     from.read(key, &Whole { least: 1, most: 1_000_000 }).value as usize
 }
 
 /// Whoever reaches a listener without a list of who may do what may do anything, so only this
 /// machine may reach it.
 fn stays_on_loopback<T>(
-    from: &mut Reader,
+    from: &mut SettingsReader,
     key: &'static str,
     list: &'static str,
     found: &ReadValue<T>,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Where a setting was written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Origin {
+pub(super) enum SettingOrigin {
     /// In `default.toml`, which is part of the program.
     Default,
     /// In the file, at a line and column that count from 1.
@@ -19,7 +19,7 @@ pub(super) enum Origin {
     Flag(&'static str),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => write!(f, "default settings"),
@@ -34,7 +34,7 @@ impl fmt::Display for Origin {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mistake {
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
     /// The dotted key, `http.listen`; empty where the text is not TOML at all.
     pub(super) key: String,
     pub(super) wrong: String,
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_mistake_has_one_line_whatever_was_written() {
         let mistake = Mistake {
-            origin: Origin::Variable("FIELDPOST_HTTP__LISTEN".to_owned()),
+            origin: SettingOrigin::Variable("FIELDPOST_HTTP__LISTEN".to_owned()),
             key: "http.new\nline".to_owned(),
             wrong: "\"a\r\nb\" is no address".to_owned(),
             right: "write one".to_owned(),

@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, Uri};
 use base::limits::LABEL_KEY_CHARS_MAX;
 
-use super::layers::{Given, Written};
+use super::layers::{Given, WrittenValue};
 use super::shape::{Exposure, Shape, text};
 
 /// Most names in a list.
@@ -21,25 +21,25 @@ pub(super) trait ListedName {
 }
 
 /// A list of such names.
-pub(super) struct Items<N>(pub(super) N);
+pub(super) struct NameList<N>(pub(super) N);
 
-impl<N: ListedName> Items<N> {
+impl<N: ListedName> NameList<N> {
     fn one(&self, name: &str) -> Result<N::Value, String> {
         self.0.read(name).ok_or_else(|| format!("{name:?} cannot be one"))
     }
 }
 
-impl<N: ListedName> Shape for Items<N> {
+impl<N: ListedName> Shape for NameList<N> {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Vec<N::Value>;
 
-    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<Self::Value, String> {
         let names: Vec<_> = match written {
-            Written::List(items) => {
+            WrittenValue::List(items) => {
                 let one = |item: &Given| self.one(text(&item.value)?);
                 items.iter().map(one).collect::<Result<_, _>>()?
             }
-            Written::Untyped(_) => {
+            WrittenValue::Untyped(_) => {
                 let names = text(written)?.split(',').map(str::trim).filter(|name| !name.is_empty());
                 names.map(|name| self.one(name)).collect::<Result<_, _>>()?
             }

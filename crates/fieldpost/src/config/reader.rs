@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::entry::Entry;
+use super::entry::SectionEntry;
 use super::in_force::InForce;
-use super::layers::{Given, Layers, Written, nearest};
-use super::mistake::{ConfigErrors, Mistake, Origin};
+use super::layers::{Given, Layers, WrittenValue, nearest};
+use super::mistake::{ConfigErrors, Mistake, SettingOrigin};
 use super::secret_file::{self, SecretFile};
 use super::shape::{Exposure, Shape};
 
@@ -18,21 +18,21 @@ use super::shape::{Exposure, Shape};
 #[derive(Debug)]
 pub(super) struct ReadValue<T> {
     pub(super) value: T,
-    pub(super) origin: Origin,
+    pub(super) origin: SettingOrigin,
 }
 
 /// The layers while they are read.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct SettingsReader {
     layers: Layers,
     known: BTreeSet<String>,
     exposures: BTreeMap<String, Exposure>,
     mistakes: Vec<Mistake>,
     /// Files with secrets, each with the place and the key that name it.
-    secrets: Vec<(Origin, String, PathBuf)>,
+    secrets: Vec<(SettingOrigin, String, PathBuf)>,
 }
 
-impl Reader {
+impl SettingsReader {
     pub(super) fn new(mut layers: Layers) -> Self {
         let mistakes = std::mem::take(&mut layers.mistakes);
         Self { layers, known: BTreeSet::new(), exposures: BTreeMap::new(), mistakes, secrets: Vec::new() }
@@ -62,19 +62,19 @@ impl Reader {
         let given = self.layers.by_key.get(key).into_iter().flatten();
         given
             .map(|given| &given.value)
-            .any(|value| matches!(value, Written::List(items) if !items.is_empty()))
+            .any(|value| matches!(value, WrittenValue::List(items) if !items.is_empty()))
     }
 
     /// The entries of `[[section.key]]`, each with its fields.
-    pub(super) fn entries(&mut self, key: &'static str) -> Vec<Entry> {
+    pub(super) fn entries(&mut self, key: &'static str) -> Vec<SectionEntry> {
         self.known.insert(key.to_owned());
         let mut entries = Vec::new();
         for given in self.layers.by_key.get(key).cloned().unwrap_or_default() {
             match given.value {
-                Written::List(items) => {
+                WrittenValue::List(items) => {
                     entries = items.into_iter().filter_map(|item| self.entry(key, item)).collect();
                 }
-                Written::Untyped(_) => {
+                WrittenValue::Untyped(_) => {
                     let right = format!("write [[{key}]] in a file");
                     self.refuse_at(
                         given.origin,
@@ -92,10 +92,10 @@ impl Reader {
         entries
     }
 
-    fn entry(&mut self, key: &'static str, given: Given) -> Option<Entry> {
+    fn entry(&mut self, key: &'static str, given: Given) -> Option<SectionEntry> {
         match given.value {
-            Written::Table(fields) => {
-                Some(Entry::new(key.to_owned(), format!("[[{key}]]"), given.origin, fields))
+            WrittenValue::Table(fields) => {
+                Some(SectionEntry::new(key.to_owned(), format!("[[{key}]]"), given.origin, fields))
             }
             other => {
                 let wrong = format!("is a list with {} in it", other.kind());
@@ -106,7 +106,7 @@ impl Reader {
     }
 
     /// The sections `[section.NAME]` of a file, each with its name and fields.
-    pub(super) fn sections_below(&mut self, section: &str) -> Vec<(String, Entry)> {
+    pub(super) fn sections_below(&mut self, section: &str) -> Vec<(String, SectionEntry)> {
         let prefix = format!("{section}.");
         let below = self.layers.by_key.iter().filter(|(key, _)| key.starts_with(&prefix));
         let below: Vec<_> = below.map(|(key, givens)| (key.clone(), givens.clone())).collect();
@@ -115,13 +115,13 @@ impl Reader {
             self.known.insert(key.clone());
             for Given { value, origin } in givens {
                 let wrong = match value {
-                    Written::Table(fields) => {
+                    WrittenValue::Table(fields) => {
                         let heading = format!("[{key}]");
                         let name = key[prefix.len()..].to_owned();
-                        sections.push((name, Entry::new(key.clone(), heading, origin, fields)));
+                        sections.push((name, SectionEntry::new(key.clone(), heading, origin, fields)));
                         continue;
                     }
-                    Written::Untyped(_) => "is a section, which no variable can hold".to_owned(),
+                    WrittenValue::Untyped(_) => "is a section, which no variable can hold".to_owned(),
                     other => format!("is {}, not a section", other.kind()),
                 };
                 self.refuse_at(origin, &key, wrong, format!("write [{key}] in a file"));
@@ -143,17 +143,17 @@ impl Reader {
     /// Notes a mistake at the place where a key was last written.
     pub(super) fn refuse(&mut self, key: &'static str, wrong: &str, right: &str) {
         let last = self.layers.by_key.get(key).and_then(|givens| givens.last());
-        let origin = last.map_or(Origin::Default, |given| given.origin.clone());
+        let origin = last.map_or(SettingOrigin::Default, |given| given.origin.clone());
         self.refuse_at(origin, key, wrong.to_owned(), right.to_owned());
     }
 
     /// Notes a mistake at a place.
-    pub(super) fn refuse_at(&mut self, origin: Origin, key: &str, wrong: String, right: String) {
+    pub(super) fn refuse_at(&mut self, origin: SettingOrigin, key: &str, wrong: String, right: String) {
         self.mistakes.push(Mistake { origin, key: key.to_owned(), wrong, right });
     }
 
     /// Notes that a key names a file with a secret, which is looked at when everything is read.
-    pub(super) fn note_secret(&mut self, named_at: Option<Origin>, key: &str, file: Option<&Path>) {
+    pub(super) fn note_secret(&mut self, named_at: Option<SettingOrigin>, key: &str, file: Option<&Path>) {
         let named = named_at.zip(file);
         self.secrets.extend(named.map(|(origin, file)| (origin, key.to_owned(), file.to_owned())));
     }
@@ -168,7 +168,10 @@ impl Reader {
     }
 
     /// The settings, if neither they nor any key that nobody asked for is a mistake.
-    pub(super) fn finish(mut self, settings: super::Settings) -> Result<super::Settings, ConfigErrors> {
+    pub(super) fn finish(
+        mut self,
+        settings: super::ServerSettings,
+    ) -> Result<super::ServerSettings, ConfigErrors> {
         self.refuse_unknown_keys();
         ConfigErrors::of(self.mistakes).map_or(Ok(settings), Err)
     }

@@ -2,8 +2,8 @@
 
 use relay::{DatabaseUrl, OnRefused, TableName};
 
-use super::layers::Written;
-use super::reader::Reader;
+use super::layers::WrittenValue;
+use super::reader::SettingsReader;
 use super::shape::{Exposure, Shape, Word, text};
 
 /// The relay inside the server.
@@ -17,7 +17,7 @@ pub(crate) struct RelaySettings {
     pub on_refused: OnRefused,
 }
 
-pub(super) fn read(from: &mut Reader) -> RelaySettings {
+pub(super) fn read(from: &mut SettingsReader) -> RelaySettings {
     RelaySettings {
         database: from.read("relay.database", &DatabaseUrlOrOff).value,
         table: from.read("relay.table", &OutboxName).value,
@@ -35,7 +35,7 @@ impl Shape for DatabaseUrlOrOff {
     const EXPOSURE: Exposure = Exposure::Hidden;
     type Value = Option<DatabaseUrl>;
 
-    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<Self::Value, String> {
         let text = text(written)?;
         if text.is_empty() {
             return Ok(None);
@@ -55,7 +55,7 @@ impl Shape for OutboxName {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = TableName;
 
-    fn parse(&self, written: &Written) -> Result<TableName, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<TableName, String> {
         let text = text(written)?;
         TableName::outbox(text).map_err(|wrong| format!("\"{text}\" is no name of an outbox: {wrong}"))
     }

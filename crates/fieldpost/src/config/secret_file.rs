@@ -9,8 +9,8 @@ use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use super::layers::Written;
-use super::shape::{Directory, Exposure, Shape};
+use super::layers::WrittenValue;
+use super::shape::{DirectoryShape, Exposure, Shape};
 
 /// Most bytes of such a file; a secret has some dozens.
 const FILE_BYTES_MAX: u64 = 64 * 1_024;
@@ -46,8 +46,8 @@ impl Shape for SecretFile {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = PathBuf;
 
-    fn parse(&self, written: &Written) -> Result<PathBuf, String> {
-        Directory.parse(written)
+    fn parse(&self, written: &WrittenValue) -> Result<PathBuf, String> {
+        DirectoryShape.parse(written)
     }
 
     fn right(&self) -> String {

@@ -14,7 +14,7 @@ use gateway::amqp::{AmqpQueueName, AmqpUrl};
 use gateway::decode::kinds::{JsonPointer, TopicTemplate};
 use serde_json::Value as Json;
 
-use super::layers::Written;
+use super::layers::WrittenValue;
 
 /// Whether a setting may be shown to whoever may look at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,30 +32,30 @@ pub(super) trait Shape {
     /// What it is read as.
     type Value: Clone + PartialEq;
     /// Reads a value; the error says what is wrong with it.
-    fn parse(&self, written: &Written) -> Result<Self::Value, String>;
+    fn parse(&self, written: &WrittenValue) -> Result<Self::Value, String>;
     /// What would be right, to follow "write".
     fn right(&self) -> String;
 }
 
 /// A text that is written as one, in quotes, or comes from a variable.
-pub(super) fn text(written: &Written) -> Result<&str, String> {
+pub(super) fn text(written: &WrittenValue) -> Result<&str, String> {
     match written {
-        Written::Text(text) => Ok(text),
-        Written::Untyped(text) => text.to_str().ok_or_else(|| "is not UTF-8".to_owned()),
-        Written::Whole(_) => Err("is a number, not a text in quotes".to_owned()),
-        Written::Switch(_) => Err("is true or false, not a text in quotes".to_owned()),
+        WrittenValue::Text(text) => Ok(text),
+        WrittenValue::Untyped(text) => text.to_str().ok_or_else(|| "is not UTF-8".to_owned()),
+        WrittenValue::Whole(_) => Err("is a number, not a text in quotes".to_owned()),
+        WrittenValue::Switch(_) => Err("is true or false, not a text in quotes".to_owned()),
         other => Err(format!("is {other}, not a text in quotes")),
     }
 }
 
 /// An IP address with a port.
-pub(super) struct Address;
+pub(super) struct AddressShape;
 
-impl Shape for Address {
+impl Shape for AddressShape {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = SocketAddr;
 
-    fn parse(&self, written: &Written) -> Result<SocketAddr, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<SocketAddr, String> {
         let text = text(written)?;
         text.parse().map_err(|_| format!("\"{text}\" is not an IP address with a port"))
     }
@@ -72,25 +72,25 @@ impl Shape for AddressOrOff {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Option<SocketAddr>;
 
-    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
-        if text(written)?.is_empty() { Ok(None) } else { Address.parse(written).map(Some) }
+    fn parse(&self, written: &WrittenValue) -> Result<Self::Value, String> {
+        if text(written)?.is_empty() { Ok(None) } else { AddressShape.parse(written).map(Some) }
     }
 
     fn right(&self) -> String {
-        format!("{}, or \"\" for off", Address.right())
+        format!("{}, or \"\" for off", AddressShape.right())
     }
 }
 
 /// A directory, which need not exist yet.
-pub(super) struct Directory;
+pub(super) struct DirectoryShape;
 
-impl Shape for Directory {
+impl Shape for DirectoryShape {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = PathBuf;
 
-    fn parse(&self, written: &Written) -> Result<PathBuf, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<PathBuf, String> {
         let path = match written {
-            Written::Untyped(path) => PathBuf::from(path),
+            WrittenValue::Untyped(path) => PathBuf::from(path),
             other => PathBuf::from(text(other)?),
         };
         if path.as_os_str().is_empty() { Err("is empty".to_owned()) } else { Ok(path) }
@@ -108,9 +108,9 @@ impl Shape for FileOrNone {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Option<PathBuf>;
 
-    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<Self::Value, String> {
         let path = match written {
-            Written::Untyped(path) => PathBuf::from(path),
+            WrittenValue::Untyped(path) => PathBuf::from(path),
             other => PathBuf::from(text(other)?),
         };
         Ok(Some(path).filter(|path| !path.as_os_str().is_empty()))
@@ -131,15 +131,15 @@ impl Shape for Whole {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = u64;
 
-    fn parse(&self, written: &Written) -> Result<u64, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<u64, String> {
         let number = match written {
-            Written::Whole(number) => *number,
-            Written::Untyped(_) => {
+            WrittenValue::Whole(number) => *number,
+            WrittenValue::Untyped(_) => {
                 let text = text(written)?;
                 text.parse().map_err(|_| format!("\"{text}\" is not a whole number"))?
             }
-            Written::Text(text) => return Err(format!("\"{text}\" is a text, not a number")),
-            Written::Switch(_) => return Err("is true or false, not a number".to_owned()),
+            WrittenValue::Text(text) => return Err(format!("\"{text}\" is a text, not a number")),
+            WrittenValue::Switch(_) => return Err("is true or false, not a number".to_owned()),
             other => return Err(format!("is {other}, not a whole number")),
         };
         let in_range = u64::try_from(number).ok().filter(|number| (self.least..=self.most).contains(number));
@@ -152,14 +152,14 @@ impl Shape for Whole {
 }
 
 /// A duration in a range, both ends included.
-pub(super) struct Span(pub(super) Duration, pub(super) Duration);
+pub(super) struct DurationRange(pub(super) Duration, pub(super) Duration);
 
-impl Shape for Span {
+impl Shape for DurationRange {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Duration;
 
-    fn parse(&self, written: &Written) -> Result<Duration, String> {
-        if let Written::Whole(number) = written {
+    fn parse(&self, written: &WrittenValue) -> Result<Duration, String> {
+        if let WrittenValue::Whole(number) = written {
             return Err(format!("{number} has no unit"));
         }
         let text = text(written)?;
@@ -181,8 +181,8 @@ impl Shape for Bytes {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = u64;
 
-    fn parse(&self, written: &Written) -> Result<u64, String> {
-        if let Written::Whole(number) = written {
+    fn parse(&self, written: &WrittenValue) -> Result<u64, String> {
+        if let WrittenValue::Whole(number) = written {
             return Err(format!("{number} has no unit"));
         }
         let text = text(written)?;
@@ -204,7 +204,7 @@ impl<T: Clone + PartialEq> Shape for Word<T> {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = T;
 
-    fn parse(&self, written: &Written) -> Result<T, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<T, String> {
         let text = text(written)?;
         let meant = self.0.iter().find(|(word, _)| *word == text);
         meant.map(|(_, value)| value.clone()).ok_or_else(|| format!("\"{text}\" is not a known word"))
@@ -223,14 +223,14 @@ impl Shape for Switch {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = bool;
 
-    fn parse(&self, written: &Written) -> Result<bool, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<bool, String> {
         match written {
-            Written::Switch(on) => Ok(*on),
-            Written::Untyped(text) if text == "true" => Ok(true),
-            Written::Untyped(text) if text == "false" => Ok(false),
-            Written::Untyped(text) => Err(format!("\"{}\" is neither", text.display())),
-            Written::Text(text) => Err(format!("\"{text}\" is a text")),
-            Written::Whole(number) => Err(format!("{number} is a number")),
+            WrittenValue::Switch(on) => Ok(*on),
+            WrittenValue::Untyped(text) if text == "true" => Ok(true),
+            WrittenValue::Untyped(text) if text == "false" => Ok(false),
+            WrittenValue::Untyped(text) => Err(format!("\"{}\" is neither", text.display())),
+            WrittenValue::Text(text) => Err(format!("\"{text}\" is a text")),
+            WrittenValue::Whole(number) => Err(format!("{number} is a number")),
             other => Err(format!("is {other}")),
         }
     }
@@ -248,7 +248,7 @@ impl Shape for AmqpUrlOrOff {
     const EXPOSURE: Exposure = Exposure::Hidden;
     type Value = Option<AmqpUrl>;
 
-    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<Self::Value, String> {
         let text = text(written)?;
         if text.is_empty() {
             return Ok(None);
@@ -263,13 +263,13 @@ impl Shape for AmqpUrlOrOff {
 }
 
 /// The name of a queue of RabbitMQ.
-pub(super) struct Queue;
+pub(super) struct AmqpQueueShape;
 
-impl Shape for Queue {
+impl Shape for AmqpQueueShape {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = AmqpQueueName;
 
-    fn parse(&self, written: &Written) -> Result<AmqpQueueName, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<AmqpQueueName, String> {
         let text = text(written)?;
         AmqpQueueName::new(text).ok_or_else(|| format!("has {} bytes", text.len()))
     }
@@ -286,7 +286,7 @@ impl Shape for NodeName {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Option<Box<str>>;
 
-    fn parse(&self, written: &Written) -> Result<Self::Value, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<Self::Value, String> {
         let name = text(written)?;
         if name.is_empty() {
             return Ok(None);
@@ -313,7 +313,7 @@ impl Shape for Prefetch {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = NonZeroU16;
 
-    fn parse(&self, written: &Written) -> Result<NonZeroU16, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<NonZeroU16, String> {
         let number = Self::RANGE.parse(written)?;
         let messages = u16::try_from(number).ok().and_then(NonZeroU16::new);
         messages.ok_or_else(|| format!("{number} is out of range"))
@@ -331,7 +331,7 @@ impl Shape for DeviceTopic {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = TopicTemplate;
 
-    fn parse(&self, written: &Written) -> Result<TopicTemplate, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<TopicTemplate, String> {
         let text = text(written)?;
         TopicTemplate::new(text).ok_or_else(|| format!("\"{text}\" is not such a topic"))
     }
@@ -348,7 +348,7 @@ impl Shape for Pointer {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = JsonPointer;
 
-    fn parse(&self, written: &Written) -> Result<JsonPointer, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<JsonPointer, String> {
         let text = text(written)?;
         JsonPointer::new(text).ok_or_else(|| format!("\"{text}\" is not one"))
     }
@@ -365,11 +365,11 @@ impl Shape for Scalar {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = Json;
 
-    fn parse(&self, written: &Written) -> Result<Json, String> {
+    fn parse(&self, written: &WrittenValue) -> Result<Json, String> {
         match written {
-            Written::Text(text) => Ok(text.as_str().into()),
-            Written::Whole(number) => Ok((*number).into()),
-            Written::Switch(on) => Ok((*on).into()),
+            WrittenValue::Text(text) => Ok(text.as_str().into()),
+            WrittenValue::Whole(number) => Ok((*number).into()),
+            WrittenValue::Switch(on) => Ok((*on).into()),
             other => Err(format!("is {}", other.kind())),
         }
     }

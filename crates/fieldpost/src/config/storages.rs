@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use ::storages::{S3Settings, check_postgres_url};
 
-use super::entry::Entry;
-use super::reader::Reader;
+use super::entry::SectionEntry;
+use super::reader::SettingsReader;
 use super::secret_file::SecretFile;
-use super::shape::{Directory, Exposure, Shape, Word, text};
+use super::shape::{DirectoryShape, Exposure, Shape, Word, text};
 
 /// Most storages: each has a worker.
 const STORAGES_MAX: usize = 16;
@@ -57,7 +57,7 @@ impl std::fmt::Debug for HiddenUrl {
 }
 
 /// Reads the list. A name that is there twice is a mistake.
-pub(super) fn read(from: &mut Reader) -> Vec<StorageEntry> {
+pub(super) fn read(from: &mut SettingsReader) -> Vec<StorageEntry> {
     let (mut all, mut names) = (Vec::new(), BTreeSet::new());
     for mut entry in from.entries("storages") {
         let name = entry.required(from, "name", &StorageName);
@@ -80,14 +80,14 @@ pub(super) fn read(from: &mut Reader) -> Vec<StorageEntry> {
 }
 
 /// Looks at the folders and files that storages name.
-pub(super) fn look(all: &[StorageEntry], data_dir: &Path, from: &mut Reader) {
+pub(super) fn look(all: &[StorageEntry], data_dir: &Path, from: &mut SettingsReader) {
     from.look_at_secrets();
     are_apart(all, data_dir, from);
 }
 
 /// What lies in one place twice would be deleted twice: each storage needs a place of its own,
 /// which is not the data directory either. Folders are looked at: a link may lead to another one.
-fn are_apart(all: &[StorageEntry], data_dir: &Path, from: &mut Reader) {
+fn are_apart(all: &[StorageEntry], data_dir: &Path, from: &mut SettingsReader) {
     let data_dir = real_path(data_dir);
     for (place, StorageEntry { name, kind }) in all.iter().enumerate() {
         let met = all[..place].iter().find(|earlier| meets(&earlier.kind, kind));
@@ -131,9 +131,13 @@ fn real_path(path: &Path) -> PathBuf {
     found.unwrap_or(whole)
 }
 
-fn read_kind(from: &mut Reader, entry: &mut Entry, kind: StorageKindName) -> Option<StorageEntryKind> {
+fn read_kind(
+    from: &mut SettingsReader,
+    entry: &mut SectionEntry,
+    kind: StorageKindName,
+) -> Option<StorageEntryKind> {
     match kind {
-        StorageKindName::Disk => entry.required(from, "path", &Directory).map(StorageEntryKind::Disk),
+        StorageKindName::Disk => entry.required(from, "path", &DirectoryShape).map(StorageEntryKind::Disk),
         StorageKindName::S3 => {
             let url = entry.required(from, "url", &PlainText);
             let access_key = entry.required(from, "access_key", &PlainText);
@@ -173,7 +177,7 @@ impl Shape for StorageName {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = String;
 
-    fn parse(&self, written: &super::layers::Written) -> Result<String, String> {
+    fn parse(&self, written: &super::layers::WrittenValue) -> Result<String, String> {
         let name = text(written)?;
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         let fits = (1..=64).contains(&name.len()) && name.bytes().all(plain);
@@ -196,7 +200,7 @@ impl Shape for PlainText {
     const EXPOSURE: Exposure = Exposure::Shown;
     type Value = String;
 
-    fn parse(&self, written: &super::layers::Written) -> Result<String, String> {
+    fn parse(&self, written: &super::layers::WrittenValue) -> Result<String, String> {
         let found = text(written)?;
         if found.is_empty() { Err("is empty".to_owned()) } else { Ok(found.to_owned()) }
     }
@@ -213,7 +217,7 @@ impl Shape for PostgresUrl {
     const EXPOSURE: Exposure = Exposure::Hidden;
     type Value = String;
 
-    fn parse(&self, written: &super::layers::Written) -> Result<String, String> {
+    fn parse(&self, written: &super::layers::WrittenValue) -> Result<String, String> {
         let Ok(url) = text(written) else {
             return Err(format!("is {}, not a text in quotes", written.kind()));
         };

@@ -17,20 +17,20 @@ use super::*;
 
 const DEFAULT_FILE: &str = include_str!("default.toml");
 
-fn load(file: &str, variables: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
+fn load(file: &str, variables: &[(&str, &str)]) -> Result<ServerSettings, ConfigErrors> {
     let mut layers = Layers::of_defaults();
     layers.add_text(Path::new("f.toml"), file);
     layers.add_variables(variables.iter().map(|(name, value)| (name.into(), value.into())));
-    let (settings, from) = Settings::read(layers);
+    let (settings, from) = ServerSettings::read(layers);
     from.finish(settings)
 }
 
-fn no_file(_: &Tls) -> Vec<Fault> {
+fn no_file(_: &TlsSettings) -> Vec<Fault> {
     Vec::new()
 }
 
 /// The file is accepted, and `expect` says in what the settings differ from the defaults.
-fn check(file: &str, variables: &[(&str, &str)], expect: impl FnOnce(&mut Settings)) {
+fn check(file: &str, variables: &[(&str, &str)], expect: impl FnOnce(&mut ServerSettings)) {
     let mut settings = load("", &[]).expect("the defaults are right");
     expect(&mut settings);
     assert_eq!(load(file, variables).as_ref().map_err(ToString::to_string), Ok(&settings), "{file}");
@@ -42,11 +42,11 @@ fn check_refused(file: &str, variables: &[(&str, &str)], says: &str) {
     assert_eq!(told, Err(says.to_owned()), "{file}");
 }
 
-fn agreed_devices() -> Devices {
-    Devices {
+fn agreed_devices() -> DevicesSettings {
+    DevicesSettings {
         id_max_len: 16,
         id_chars: DeviceIdAlphabet::Alnum,
-        unknown: UnknownDevice::Reject,
+        unknown: UnknownDeviceChoice::Reject,
         report_interval: Duration::from_secs(3_600),
         loss_grace: Duration::from_secs(0),
         restart_grace: Duration::from_secs(120),
@@ -65,11 +65,11 @@ fn agreed_relay() -> RelaySettings {
 fn the_defaults_are_those_of_the_contract() {
     let seconds = Duration::from_secs;
     let notices = NoticesOfMachine { certificate_before: Some(14 * DAY), storage_free: Some(2_000_000_000) };
-    let expect = Settings {
+    let expect = ServerSettings {
         data_dir: "./fieldpost-data".into(),
-        auth: Auth::default(),
+        auth: AuthSettings::default(),
         tls: None,
-        http: Http {
+        http: HttpSettings {
             listen: ([127, 0, 0, 1], 8080).into(),
             connections_max: 16_384,
             live_max: 256,
@@ -77,15 +77,15 @@ fn the_defaults_are_those_of_the_contract() {
             origins: Vec::new(),
             frame_ancestors: Vec::new(),
         },
-        mqtt: Mqtt {
+        mqtt: MqttSettings {
             listen: Some(([127, 0, 0, 1], 1883).into()),
             connections_max: 65_536,
             connections_per_login_max: 65_536,
             mirror: true,
         },
-        grpc: Grpc { listen: Some(([127, 0, 0, 1], 8081).into()), connections_max: 16_384 },
-        lmstfy: Lmstfy { listen: None, admin_listen: None },
-        amqp: Amqp {
+        grpc: GrpcSettings { listen: Some(([127, 0, 0, 1], 8081).into()), connections_max: 16_384 },
+        lmstfy: LmstfySettings { listen: None, admin_listen: None },
+        amqp: AmqpSettings {
             url: None,
             queue: QueueName::new("sensors-queue").expect("a name"),
             prefetch: NonZeroU16::new(1_000).expect("not 0"),
@@ -93,7 +93,7 @@ fn the_defaults_are_those_of_the_contract() {
         relay: agreed_relay(),
         devices: agreed_devices(),
         place: Vec::new(),
-        notify: Notify {
+        notify: NotifySettings {
             retry_base: seconds(30),
             retry_max: seconds(3_600),
             stale_probe: seconds(3_600),
@@ -108,9 +108,9 @@ fn the_defaults_are_those_of_the_contract() {
         campaigns: CampaignSettings::default(),
         notices: engine::notices::NoticeSettings::default(),
         notices_of_machine: notices,
-        history: History { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
-        quarantine: Quarantine { bytes_max: 256_000_000, age_max: 30 * DAY },
-        jobs: Jobs { resident_max: 65_536 },
+        history: HistorySettings { readings: 90 * DAY, events: 400 * DAY, deliveries: 90 * DAY },
+        quarantine: QuarantineSettings { bytes_max: 256_000_000, age_max: 30 * DAY },
+        jobs: JobsSettings { resident_max: 65_536 },
         storages: Vec::new(),
         node_name: None,
         streams_memory_bytes: 64_000_000,
@@ -198,7 +198,7 @@ fn a_file_changes_what_it_names() {
         settings.mqtt.listen = None;
         settings.devices.id_max_len = 64;
         settings.devices.id_chars = DeviceIdAlphabet::Extended;
-        settings.devices.unknown = UnknownDevice::Register;
+        settings.devices.unknown = UnknownDeviceChoice::Register;
         settings.devices.report_interval = SECOND;
         settings.devices.loss_grace = 90 * MINUTE;
         settings.notify.retry_base = 250 * MS;

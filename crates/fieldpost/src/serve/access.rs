@@ -5,15 +5,15 @@ use access::{Access, Logins, UsernameTaken};
 use net::http::WebAccess;
 use tracing::{info, warn};
 
-use crate::config::Settings;
+use crate::config::ServerSettings;
 
 /// Who may call the API.
-pub(super) fn access(settings: &Settings) -> Access {
+pub(super) fn access(settings: &ServerSettings) -> Access {
     Access::of(settings.auth.tokens.clone())
 }
 
 /// Who may connect over MQTT; everybody if there are none.
-pub(super) fn logins(settings: &Settings) -> Result<Option<Logins>, UsernameTaken> {
+pub(super) fn logins(settings: &ServerSettings) -> Result<Option<Logins>, UsernameTaken> {
     if settings.auth.logins.is_empty() {
         return Ok(None);
     }
@@ -25,7 +25,7 @@ pub(super) fn logins(settings: &Settings) -> Result<Option<Logins>, UsernameTake
 }
 
 /// What web pages may do on an HTTP listener.
-pub(super) fn web_access(settings: &Settings) -> WebAccess {
+pub(super) fn web_access(settings: &ServerSettings) -> WebAccess {
     if settings.auth.tokens.is_empty() {
         WebAccess::open(&settings.http.hosts)
     } else {
@@ -34,7 +34,7 @@ pub(super) fn web_access(settings: &Settings) -> WebAccess {
 }
 
 /// Says what somebody who set up half of the access control may have overlooked.
-pub(super) fn tell(settings: &Settings) {
+pub(super) fn tell(settings: &ServerSettings) {
     for warning in &settings.warnings {
         warn!("{warning}");
     }

@@ -9,7 +9,7 @@ use crate::config;
 
 /// The consumer, if there is a queue to consume; its metrics go into `metrics`.
 pub(super) fn consumer(
-    settings: &config::Amqp,
+    settings: &config::AmqpSettings,
     engine: &Engine,
     metrics: &mut Registry,
 ) -> Option<AmqpConsumer> {

@@ -34,9 +34,9 @@ pub(super) async fn start(recorded: Timestamp, readiness: &Readiness) -> Result<
     let mut told = false;
     loop {
         match judge(wall(), built_at(), recorded) {
-            Verdict::Believed => return Ok(SystemClock::start(recorded)),
-            Verdict::Refused(why) => return Err(why),
-            Verdict::TooEarly(why) => {
+            ClockVerdict::Believed => return Ok(SystemClock::start(recorded)),
+            ClockVerdict::Refused(why) => return Err(why),
+            ClockVerdict::TooEarly(why) => {
                 if !told {
                     warn!("{why}");
                     readiness.waits_for(why);
@@ -78,25 +78,25 @@ fn registered(steps: ClockSteps) -> io::Result<AsyncFd<ClockSteps>> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum ClockVerdict {
     Believed,
     TooEarly(String),
     Refused(String),
 }
 
-fn judge(wall: Timestamp, built_at: Timestamp, recorded: Timestamp) -> Verdict {
+fn judge(wall: Timestamp, built_at: Timestamp, recorded: Timestamp) -> ClockVerdict {
     if wall < built_at {
-        return Verdict::TooEarly(format!(
+        return ClockVerdict::TooEarly(format!(
             "the wall clock says {wall}, before this program was built ({built_at}); the start waits until it is set"
         ));
     }
     if recorded.since(wall) > AHEAD_MAX {
-        return Verdict::Refused(format!(
+        return ClockVerdict::Refused(format!(
             "the latest time recorded in the data directory is {recorded}, more than 24 h ahead of the wall clock, {wall}; \
              set the wall clock, or restore a backup from before it was wrong"
         ));
     }
-    Verdict::Believed
+    ClockVerdict::Believed
 }
 
 /// What the wall clock says.
@@ -115,10 +115,10 @@ mod tests {
     fn an_unset_clock_waits_and_a_wrong_one_is_refused() {
         let verdict =
             |wall: i64, recorded: i64| judge(Timestamp(wall), Timestamp(100 * HOUR), Timestamp(recorded));
-        assert!(matches!(verdict(99 * HOUR, 0), Verdict::TooEarly(_)));
-        assert_eq!(verdict(100 * HOUR, 0), Verdict::Believed);
-        assert_eq!(verdict(100 * HOUR, 124 * HOUR), Verdict::Believed);
-        let Verdict::Refused(why) = verdict(100 * HOUR, 124 * HOUR + 1) else { panic!("not refused") };
+        assert!(matches!(verdict(99 * HOUR, 0), ClockVerdict::TooEarly(_)));
+        assert_eq!(verdict(100 * HOUR, 0), ClockVerdict::Believed);
+        assert_eq!(verdict(100 * HOUR, 124 * HOUR), ClockVerdict::Believed);
+        let ClockVerdict::Refused(why) = verdict(100 * HOUR, 124 * HOUR + 1) else { panic!("not refused") };
         assert!(
             why.contains("1970-01-05T04:00:00.000Z") && why.contains("1970-01-06T04:00:00.001Z"),
             "{why}"

@@ -7,16 +7,16 @@ use blocklog::RealDisk;
 use store::{EmbeddedOptions, EmbeddedStore, StoreError, SyncMode};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Ended, because};
-use crate::config::{Durability, Settings};
+use super::{ServeFailure, because};
+use crate::config::{Durability, ServerSettings};
 
 /// Opens the data directory of the settings, or makes it.
-pub(super) fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
+pub(super) fn open(settings: &ServerSettings) -> Result<Arc<EmbeddedStore>, ServeFailure> {
     outlive_the_limit_of_file_sizes()?;
     let directory = settings.data_dir.display();
     let disk = RealDisk::open_dir(&settings.data_dir, true).map_err(|error| {
         let advice = advice(error.kind());
-        Ended(format!("the data directory {directory} cannot be opened: {error}{advice}"))
+        ServeFailure(format!("the data directory {directory} cannot be opened: {error}{advice}"))
     })?;
     let half = settings.store_memory_bytes / 2;
     let options = EmbeddedOptions {
@@ -30,19 +30,20 @@ pub(super) fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Ended> {
             StoreError::Disk { source, .. } => advice(source.kind()),
             _ => "",
         };
-        Ended(format!("the data directory {directory} is refused: {error}{advice}"))
+        ServeFailure(format!("the data directory {directory} is refused: {error}{advice}"))
     })?;
     Ok(Arc::new(store))
 }
 
 /// Refuses a data directory that another server has open. What else is wrong with it, [`open`]
 /// says.
-pub(super) fn check_free(settings: &Settings) -> Result<(), Ended> {
+pub(super) fn check_free(settings: &ServerSettings) -> Result<(), ServeFailure> {
     let Ok(disk) = RealDisk::open_dir(&settings.data_dir, false) else { return Ok(()) };
     match store::check_free(&disk) {
-        Err(error @ StoreError::Refused(_)) => {
-            Err(Ended(format!("the data directory {} is refused: {error}", settings.data_dir.display())))
-        }
+        Err(error @ StoreError::Refused(_)) => Err(ServeFailure(format!(
+            "the data directory {} is refused: {error}",
+            settings.data_dir.display()
+        ))),
         _ => Ok(()),
     }
 }
@@ -74,7 +75,7 @@ fn advice(error: io::ErrorKind) -> &'static str {
 /// A write beyond that limit is to fail like any other write, with a reason that is told, and not
 /// to kill the server. Once a signal is listened for it does so no more, whether somebody listens
 /// or not.
-fn outlive_the_limit_of_file_sizes() -> Result<(), Ended> {
+fn outlive_the_limit_of_file_sizes() -> Result<(), ServeFailure> {
     let told_by_the_write_itself = signal(SignalKind::from_raw(libc::SIGXFSZ));
     told_by_the_write_itself.map(drop).map_err(because("signals cannot be listened for"))
 }

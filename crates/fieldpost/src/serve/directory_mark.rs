@@ -14,7 +14,7 @@ use std::time::UNIX_EPOCH;
 use base::machine::IDENTITY_FILES;
 use base::{hash, random};
 
-use super::Ended;
+use super::ServeFailure;
 
 /// The file of the mark.
 const FILE: &str = "mark";
@@ -24,9 +24,12 @@ const FILE_NEW: &str = "mark.new";
 const FORMAT: &str = "fieldpost mark 1";
 
 /// The mark of a data directory that is in use by this server alone.
-pub(super) fn read_or_draw(data_dir: &Path) -> Result<u64, Ended> {
+pub(super) fn read_or_draw(data_dir: &Path) -> Result<u64, ServeFailure> {
     let failed = |error: io::Error| {
-        Ended(format!("the mark of the data directory {} cannot be written: {error}", data_dir.display()))
+        ServeFailure(format!(
+            "the mark of the data directory {} cannot be written: {error}",
+            data_dir.display()
+        ))
     };
     match read(data_dir) {
         Some(mark) => Ok(mark),
@@ -85,7 +88,7 @@ mod tests {
     use super::*;
 
     fn mark(data_dir: &Path) -> u64 {
-        read_or_draw(data_dir).unwrap_or_else(|Ended(error)| panic!("{error}"))
+        read_or_draw(data_dir).unwrap_or_else(|ServeFailure(error)| panic!("{error}"))
     }
 
     #[test]

@@ -15,12 +15,12 @@ use tokio::task::JoinSet;
 
 use super::open_files::OpenFileShares;
 use super::tls::TlsSource;
-use super::{Ended, because, bind};
-use crate::config::Settings;
+use super::{ServeFailure, because, bind};
+use crate::config::ServerSettings;
 
 /// What a listener takes from the rest of the server.
 pub(super) struct EdgeContext<'a> {
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a ServerSettings,
     pub(super) engine: &'a Engine,
     pub(super) access: &'a Arc<Access>,
     pub(super) tls: Option<&'a TlsSource>,
@@ -41,7 +41,7 @@ impl EdgeContext<'_> {
         (app, busy): (Router, Router),
         web: WebAccess,
         tasks: &mut JoinSet<()>,
-    ) -> Result<SocketAddr, Ended> {
+    ) -> Result<SocketAddr, ServeFailure> {
         let bound = bind(key, listen)?;
         let address = bound.local_addr().map_err(because::<io::Error>(key))?;
         let mut listener = HttpListener::new(bound, app, busy, self.shares.http, web);

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::edge::EdgeContext;
 use super::ready_file::Addresses;
-use super::{Ended, because, bind};
+use super::{ServeFailure, because, bind};
 
 /// The protocol that callers over TLS agree on.
 const HTTP_2: &[u8] = b"h2";
@@ -21,7 +21,7 @@ pub(super) async fn open(
     edge: &EdgeContext<'_>,
     addresses: &mut Addresses,
     listeners: &mut JoinSet<()>,
-) -> Result<(), Ended> {
+) -> Result<(), ServeFailure> {
     let Some(listen) = edge.settings.grpc.listen else { return Ok(()) };
     let bound = bind("grpc.listen", listen)?;
     addresses.grpc = Some(bound.local_addr().map_err(because("grpc.listen"))?);

@@ -12,7 +12,7 @@ use tracing::debug;
 
 use super::open_files::OpenFileShares;
 use super::{clock, process};
-use crate::config::{InForce, Settings};
+use crate::config::{InForce, ServerSettings};
 
 /// This program.
 #[derive(Debug)]
@@ -37,7 +37,12 @@ struct ConnectionGauges {
 
 impl ServerProcess {
     /// With the connections of the HTTP listener; the others come with their listeners.
-    pub(super) fn of(settings: &Settings, in_force: InForce, shares: &OpenFileShares, http: Gauge) -> Self {
+    pub(super) fn of(
+        settings: &ServerSettings,
+        in_force: InForce,
+        shares: &OpenFileShares,
+        http: Gauge,
+    ) -> Self {
         let setting = "http.connections_max";
         let http = ConnectionGauges { name: "HTTP connections", now: http, most: shares.http, setting };
         Self {

@@ -10,14 +10,14 @@ use tokio::task::JoinSet;
 
 use super::edge::EdgeContext;
 use super::ready_file::Addresses;
-use super::{Ended, because};
+use super::{ServeFailure, because};
 
 /// Opens those that are on.
 pub(super) async fn open(
     edge: &EdgeContext<'_>,
     addresses: &mut Addresses,
     tasks: &mut JoinSet<()>,
-) -> Result<(), Ended> {
+) -> Result<(), ServeFailure> {
     let EdgeContext { settings, stop, .. } = edge;
     let (listen, admin_listen) = (settings.lmstfy.listen, settings.lmstfy.admin_listen);
     if listen.is_none() && admin_listen.is_none() {

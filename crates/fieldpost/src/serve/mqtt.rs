@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::edge::EdgeContext;
 use super::host::ServerProcess;
 use super::ready_file::Addresses;
-use super::{Ended, access, because, no_listener};
+use super::{ServeFailure, access, because, no_listener};
 
 /// Opens it, if it is on.
 pub(super) async fn open(
@@ -17,7 +17,7 @@ pub(super) async fn open(
     host: &mut ServerProcess,
     addresses: &mut Addresses,
     tasks: &mut JoinSet<()>,
-) -> Result<(), Ended> {
+) -> Result<(), ServeFailure> {
     let EdgeContext { settings, shares, .. } = edge;
     let Some(listen) = settings.mqtt.listen else { return Ok(()) };
     let limits = MqttLimits {

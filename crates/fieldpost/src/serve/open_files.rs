@@ -8,7 +8,7 @@
 use net::listen::OpenFiles;
 use tracing::{info, warn};
 
-use crate::config::Settings;
+use crate::config::ServerSettings;
 
 /// Files that the log, the tables, their threads and callers that are told that there is no room
 /// need at most, with some to spare.
@@ -40,7 +40,7 @@ pub(super) struct OpenFileShares {
 }
 
 /// Raises the limit of open files as far as it goes, and shares it out.
-pub(super) fn share(settings: &Settings) -> OpenFileShares {
+pub(super) fn share(settings: &ServerSettings) -> OpenFileShares {
     // The usual soft limit is too low for a fleet.
     let files = rlimit::increase_nofile_limit(u64::MAX).unwrap_or_else(|error| {
         warn!(%error, "the limit of open files cannot be raised; many connections may be refused");

@@ -23,11 +23,11 @@ pub(super) fn register(registry: &mut Registry, built_at: Timestamp) {
         Info::new([("version", env!("CARGO_PKG_VERSION").to_owned()), ("built_at", built_at.to_string())]);
     // The exporter adds "_info".
     registry.register("fieldpost_build", "The build that runs; always 1", build);
-    registry.register_collector(Box::new(Process { started_at: started_at() }));
+    registry.register_collector(Box::new(ProcessCollector { started_at: started_at() }));
 }
 
 #[derive(Debug)]
-struct Process {
+struct ProcessCollector {
     /// In seconds since 1970, by the wall clock as it was then; `None` where there is no `/proc`.
     started_at: Option<f64>,
 }
@@ -41,7 +41,7 @@ struct ProcessUsage {
     open_files: u64,
 }
 
-impl Collector for Process {
+impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let usage = match usage() {
             Ok(usage) => usage,

@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// The certificate that is served, and what is known of its files.
 #[derive(Debug)]
 pub(super) struct Certificate {
-    files: config::Tls,
+    files: config::TlsSettings,
     served: TlsSource,
     /// Of what was in the files when they were last looked at.
     looked_at: u64,
@@ -56,7 +56,7 @@ impl Certificate {
     ///
     /// # Errors
     /// When a certificate and its key cannot be made of them.
-    pub(super) fn load(files: &config::Tls) -> Result<Self, Unusable> {
+    pub(super) fn load(files: &config::TlsSettings) -> Result<Self, Unusable> {
         let found = CertificateFiles::look(files);
         let looked_at = found.fingerprint();
         let usable = found.pair(files)?;
@@ -138,7 +138,7 @@ pub(super) async fn follow(
     }
 }
 
-fn tell(files: &config::Tls, usable: &Usable) {
+fn tell(files: &config::TlsSettings, usable: &Usable) {
     let (cert, expires) = (files.cert.display(), usable.expires);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, base::time::millis);
     if expires <= Timestamp(now) {

@@ -19,7 +19,7 @@ use simulator::fleet::Reasons;
 use simulator::grouped::grouped;
 
 use super::account::{percentiles, percentiles_json, reasons, row};
-use super::flags::Order;
+use super::flags::SimulationOrder;
 
 /// Connections that commands are sent over.
 pub(super) const SENDERS: u32 = 64;
@@ -44,14 +44,14 @@ pub(super) struct CommandOrder {
 
 impl CommandOrder {
     /// Connections that this part needs besides those of the reports.
-    pub(super) fn connections(order: &Order) -> u32 {
+    pub(super) fn connections(order: &SimulationOrder) -> u32 {
         match &order.commands {
             Some(commands) => Self::of_devices(order) + commands.per_second.map_or(0, |_| SENDERS),
             None => 0,
         }
     }
 
-    fn of_devices(order: &Order) -> u32 {
+    fn of_devices(order: &SimulationOrder) -> u32 {
         order.connections.max(order.devices.count().div_ceil(DEVICES_PER_CONNECTION_MAX))
     }
 }
@@ -88,7 +88,7 @@ impl Commanding {
     /// within `patience`.
     pub(super) async fn start(
         commands: &CommandOrder,
-        order: &Order,
+        order: &SimulationOrder,
         mqtt: &Endpoint,
         patience: Duration,
     ) -> io::Result<Self> {
@@ -104,7 +104,7 @@ impl Commanding {
     }
 
     /// Sends from now on, if anything is sent here.
-    pub(super) fn begin(&mut self, order: &Order) {
+    pub(super) fn begin(&mut self, order: &SimulationOrder) {
         self.begun = Some(Instant::now());
         let Some(per_second) = self.order.per_second else { return };
         let plan = LoadPlan {

@@ -1,7 +1,7 @@
 //! The flags of `fieldpost simulate`, and what they come to.
 //!
-//! [`Flags`] are what somebody writes; [`Order`] is what is to be done, with every default decided
-//! and everything that does not go together refused.
+//! [`Flags`] are what somebody writes; [`SimulationOrder`] is what is to be done, with every
+//! default decided and everything that does not go together refused.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -47,7 +47,7 @@ pub(crate) enum Via {
 
 /// Versions of MQTT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Version {
+pub(crate) enum MqttVersionChoice {
     #[value(name = "3.1.1")]
     V311,
     #[value(name = "5")]
@@ -233,7 +233,7 @@ pub(crate) struct ConnectionFlags {
     pub qos: Option<u8>,
     /// MQTT's version [default: 5].
     #[arg(long, value_enum, value_name = "VERSION")]
-    pub mqtt_version: Option<Version>,
+    pub mqtt_version: Option<MqttVersionChoice>,
     /// The queue for AMQP.
     #[arg(long, value_name = "NAME", default_value = "sensors-queue")]
     pub queue: String,
@@ -253,7 +253,7 @@ pub(crate) struct ConnectionFlags {
 
 /// What is to be done.
 #[derive(Debug, Clone)]
-pub(crate) struct Order {
+pub(crate) struct SimulationOrder {
     pub(super) devices: DeviceIds,
     pub(super) way: Way,
     pub(super) address: ServerAddress,
@@ -277,7 +277,7 @@ impl Flags {
     ///
     /// # Errors
     /// Flags that do not go together, in words.
-    pub(crate) fn settle(self) -> Result<Order, String> {
+    pub(crate) fn settle(self) -> Result<SimulationOrder, String> {
         let via = self.way_in()?;
         let Self { devices, url, http, pace, behaviour, commands, identity, connection, json, .. } = self;
         let address = url.unwrap_or_else(|| usual_address(via));
@@ -288,7 +288,7 @@ impl Flags {
         let connections = if connection.connection_per_device { devices } else { connection.shared(via) };
         let interval_rate = |interval: Duration| f64::from(devices) / interval.as_secs_f64();
         let until = pace.duration.or(pace.reports.is_none().then_some(USUAL_DURATION));
-        Ok(Order {
+        Ok(SimulationOrder {
             devices: DeviceIds::new(&identity.id_prefix, devices).of_kind(&identity.kind),
             way,
             address,
@@ -403,8 +403,8 @@ impl ConnectionFlags {
             return Err("--qos and --mqtt-version are for MQTT alone".to_owned());
         }
         let version = match self.mqtt_version {
-            Some(Version::V311) => MqttVersion::V311,
-            Some(Version::V5) | None => MqttVersion::V5,
+            Some(MqttVersionChoice::V311) => MqttVersion::V311,
+            Some(MqttVersionChoice::V5) | None => MqttVersion::V5,
         };
         let qos = match self.qos {
             Some(0) => Qos::AtMostOnce,

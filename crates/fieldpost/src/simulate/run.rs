@@ -12,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::account::Account;
 use super::commands::Commanding;
-use super::flags::Order;
+use super::flags::SimulationOrder;
 use super::screen::ProgressScreen;
 use super::signals::InterruptSignals;
 
@@ -37,7 +37,7 @@ pub(super) struct SimulationRun {
 
 impl SimulationRun {
     /// Sees that the server is there and lets everybody connect.
-    pub(super) async fn start(order: &Order) -> io::Result<Self> {
+    pub(super) async fn start(order: &SimulationOrder) -> io::Result<Self> {
         let endpoint = order.address.reach(order.access.clone(), order.ca.as_deref()).await?;
         let commanding = match &order.commands {
             Some(commands) => Some(Commanding::start(commands, order, &endpoint, CONNECTING_MAX).await?),
@@ -70,7 +70,7 @@ impl SimulationRun {
     /// Shows how far it is until all is said and answered, or patience is over.
     pub(super) async fn watch(
         &mut self,
-        order: &Order,
+        order: &SimulationOrder,
         screen: &mut ProgressScreen,
         signals: &mut InterruptSignals,
     ) -> io::Result<()> {
@@ -104,7 +104,7 @@ impl SimulationRun {
     }
 
     /// Commands are sent from when reports are; whether that is still to come.
-    fn begin_commands(&mut self, order: &Order) -> bool {
+    fn begin_commands(&mut self, order: &SimulationOrder) -> bool {
         let is_started = self.timetable.started().is_some();
         let Some(commanding) = self.commanding.as_mut().filter(|commanding| !commanding.has_begun()) else {
             return false;
@@ -116,7 +116,7 @@ impl SimulationRun {
     }
 
     /// Until when the present state of things may last.
-    fn deadline(&self, order: &Order) -> Option<Instant> {
+    fn deadline(&self, order: &SimulationOrder) -> Option<Instant> {
         let end = match self.timetable.started() {
             None => Some(self.begun + CONNECTING_MAX),
             Some(start) => order.end.after.and_then(|time| start.checked_add(time + order.patience)),
@@ -124,7 +124,7 @@ impl SimulationRun {
         self.stop_by.or(end)
     }
 
-    fn show(&mut self, order: &Order, screen: &mut ProgressScreen) -> io::Result<()> {
+    fn show(&mut self, order: &SimulationOrder, screen: &mut ProgressScreen) -> io::Result<()> {
         let elapsed = self.elapsed();
         let behind = self.look_behind();
         let by_time = order.end.after.map(|time| elapsed.as_secs_f64() / time.as_secs_f64());
@@ -147,7 +147,11 @@ impl SimulationRun {
     }
 
     /// Ends it, with what is there.
-    pub(super) async fn account(mut self, order: &Order, imported: Option<ImportTotals>) -> Account {
+    pub(super) async fn account(
+        mut self,
+        order: &SimulationOrder,
+        imported: Option<ImportTotals>,
+    ) -> Account {
         self.look_behind();
         let elapsed = self.elapsed();
         let outcome = self.fleet.finish(Duration::ZERO).await;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 
 use engine::intake::{NotAccepting, Slice};
-use engine::{Intake, Outcome, Pending};
+use engine::{Intake, PendingSlice, SliceOutcome};
 use futures_util::future::BoxFuture;
 
 use super::settlement::Tag;
@@ -16,10 +16,10 @@ type Wait<T> = BoxFuture<'static, Result<T, NotAccepting>>;
 #[derive(Default)]
 pub(super) struct InFlightMessages {
     /// The newest slice, while it waits for room in an inbox. No other may overtake it.
-    handing_in: Option<(Wait<Pending>, Vec<Tag>)>,
-    handed_in: VecDeque<(Pending, Vec<Tag>)>,
+    handing_in: Option<(Wait<PendingSlice>, Vec<Tag>)>,
+    handed_in: VecDeque<(PendingSlice, Vec<Tag>)>,
     /// The oldest slice, while its durability is awaited.
-    oldest: Option<(Wait<Outcome>, Vec<Tag>)>,
+    oldest: Option<(Wait<SliceOutcome>, Vec<Tag>)>,
 }
 
 /// A slice of which everything is durable: in the history, or in the quarantine.
@@ -27,7 +27,7 @@ pub(super) struct InFlightMessages {
 pub(super) struct SettledMessages {
     /// Of every message, in order.
     pub(super) tags: Vec<Tag>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: SliceOutcome,
 }
 
 impl InFlightMessages {

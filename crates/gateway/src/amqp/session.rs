@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use base::Problem;
 use engine::intake::{Received, Slice};
-use engine::{Outcome, Rejection};
+use engine::{Rejection, SliceOutcome};
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
 use lapin::Consumer;
@@ -162,7 +162,7 @@ impl<'a> AmqpSession<'a> {
     }
 
     fn settled(&mut self, settled: SettledMessages) {
-        let SettledMessages { tags, outcome: Outcome { accepted, rejected } } = settled;
+        let SettledMessages { tags, outcome: SliceOutcome { accepted, rejected } } = settled;
         self.attendance.settle(tags.len() as u64);
         let reports = &self.shared.metrics.reports;
         reports.accepted(accepted.into());

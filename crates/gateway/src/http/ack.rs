@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use base::{DeviceId, Problem};
 use engine::intake::{Received, Slice};
-use engine::{Outcome, Report, ReportContent};
+use engine::{Report, ReportContent, SliceOutcome};
 use net::body::WholeBody;
 use net::path::PathParameters;
 use net::problem;
@@ -52,7 +52,7 @@ async fn take(
     let report = Report { device: device.clone(), kind: None, content, id: None };
     let mut slice = Slice::new();
     slice.push(report, Received { payload: &bytes, topic: None });
-    let Outcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
+    let SliceOutcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
     if let Some(rejection) = rejected.into_iter().next() {
         shared.refused(sender, Some(&device), &rejection.problem, "an answer to a command");
         return Err(RequestRefused::Report(rejection.problem));

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use axum::body::{Body, Bytes};
 use base::limits::{NDJSON_LINE_BYTES_MAX, REPORT_BYTES, SLICE_REPORTS_MAX};
 use base::{DeviceId, Problem};
-use engine::Pending;
+use engine::PendingSlice;
 use engine::intake::{NotAccepting, Received, Slice};
 use net::body::BodyPieces;
 use net::detach::CALL_BYTES;
@@ -216,7 +216,7 @@ fn line_too_long() -> Problem {
 struct InFlight<'a> {
     shared: &'a HttpShared,
     /// `None` once it is awaited.
-    pending: Option<Pending>,
+    pending: Option<PendingSlice>,
     lines: Vec<(u64, Option<DeviceId>)>,
     _memory: Option<MemoryReservation>,
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use base::limits::REPORT_BYTES;
 use base::{DeviceId, Problem};
 use engine::intake::{NotAccepting, Received, Slice};
-use engine::{Intake, Outcome, Pending, Report};
+use engine::{Intake, PendingSlice, Report, SliceOutcome};
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::limits::UNACKNOWLEDGED_BYTES_MAX;
@@ -22,10 +22,10 @@ pub(super) struct UnacknowledgedReports {
     unacknowledged_max: usize,
     unacknowledged_bytes: usize,
     /// The newest slice, while it waits for room in an inbox. No other may overtake it.
-    handing_in: Option<(Wait<Pending>, Receipts)>,
-    handed_in: VecDeque<(Option<Pending>, Receipts)>,
+    handing_in: Option<(Wait<PendingSlice>, Receipts)>,
+    handed_in: VecDeque<(Option<PendingSlice>, Receipts)>,
     /// The oldest slice, while its durability is awaited.
-    oldest: Option<(Wait<Outcome>, Receipts)>,
+    oldest: Option<(Wait<SliceOutcome>, Receipts)>,
     gauge: Gauge,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum Wants {
 #[derive(Debug)]
 pub(super) struct SettledReports {
     receipts: Receipts,
-    outcome: Outcome,
+    outcome: SliceOutcome,
 }
 
 impl Arrivals {
@@ -170,9 +170,9 @@ impl UnacknowledgedReports {
         self.poll_handed_in(cx)?;
         if self.oldest.is_none() {
             let Some((pending, receipts)) = self.handed_in.pop_front() else { return Poll::Pending };
-            let durable: Wait<Outcome> = match pending {
+            let durable: Wait<SliceOutcome> = match pending {
                 Some(pending) => Box::pin(pending.durable()),
-                None => Box::pin(std::future::ready(Ok(Outcome::default()))),
+                None => Box::pin(std::future::ready(Ok(SliceOutcome::default()))),
             };
             self.oldest = Some((durable, receipts));
         }
@@ -249,7 +249,7 @@ mod tests {
         let of = receipts.map(|(packet_id, wants)| Receipt { packet_id, wants }).into();
         let settled = SettledReports {
             receipts: Receipts { of, bytes: 0, refused_topics: vec![(3, "t".into())] },
-            outcome: Outcome { accepted: 3, rejected: vec![rejection(0, "a"), rejection(3, "b")] },
+            outcome: SliceOutcome { accepted: 3, rejected: vec![rejection(0, "a"), rejection(3, "b")] },
         };
         let told: Vec<_> = settled
             .receipts()

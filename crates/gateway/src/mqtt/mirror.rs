@@ -88,7 +88,7 @@ struct MirrorHandle {
     mirror: Weak<ReportMirror>,
 }
 
-impl engine::intake::Mirror for MirrorHandle {
+impl engine::intake::IntakeMirror for MirrorHandle {
     fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed) > 0
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use base::{DeviceId, PartitionId, SystemClock, Timestamp, hash};
 use engine::records::Quarantined;
-use engine::{Engine, NewDevice, Page, Settings};
+use engine::{Engine, EngineSettings, NewDevice, Page};
 use gateway::mqtt::{MqttLimits, MqttListener};
 use net::memory_budget::MemoryBudget;
 use prometheus_client::registry::Registry;
@@ -137,7 +137,7 @@ impl Rig {
     }
 }
 
-fn settings() -> Settings {
+fn settings() -> EngineSettings {
     let restart_grace = Duration::from_secs(120);
-    Settings { restart_grace, ways_configured: [true, true, false], ..Settings::for_tests() }
+    EngineSettings { restart_grace, ways_configured: [true, true, false], ..EngineSettings::for_tests() }
 }

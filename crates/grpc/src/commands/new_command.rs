@@ -2,7 +2,7 @@
 
 use base::Problem;
 use engine::commands::receiver_queue;
-use engine::queues::{IdempotencyKey, Payload};
+use engine::queues::{IdempotencyKey, JobPayload};
 use engine::{Engine, NewCommand};
 use prost::Message;
 
@@ -13,7 +13,7 @@ use crate::time::{read_moment, read_some_span};
 
 /// Reads a command, and checks its ranges.
 pub(crate) fn read(given: proto::NewCommand, engine: &Engine) -> Result<NewCommand, Problem> {
-    let Payload::Json(payload) = read_json(&given.payload)? else {
+    let JobPayload::Json(payload) = read_json(&given.payload)? else {
         return Err(Problem::unreadable("payload is not JSON"));
     };
     let mut command = NewCommand::new(payload.as_bytes().into());

@@ -23,7 +23,7 @@ type AppendEnd = Result<Vec<AppendedMessage>, Problem>;
 pub(super) struct Appending {
     caller: Admitted,
     batches: CallMessages<AppendRequest>,
-    streams: engine::Streams,
+    streams: engine::StreamCalls,
     stop: StopSignal,
     /// That of the batch before.
     stream: Option<StreamName>,
@@ -38,7 +38,7 @@ impl Appending {
     pub(super) fn new(
         caller: Admitted,
         batches: CallMessages<AppendRequest>,
-        (streams, memory): (engine::Streams, SentAhead),
+        (streams, memory): (engine::StreamCalls, SentAhead),
         stop: StopSignal,
     ) -> Self {
         Self {

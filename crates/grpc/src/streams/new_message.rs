@@ -2,7 +2,7 @@
 //! decides.
 
 use base::Problem;
-use engine::queues::Payload;
+use engine::queues::JobPayload;
 use engine::streams::{MessagePayload, NewMessage, OwnedExternalId};
 
 use crate::payload::{read_data, read_json};
@@ -40,10 +40,10 @@ fn read_one(message: NewStreamMessage) -> Result<NewMessage, Problem> {
     })
 }
 
-fn carried(payload: Payload) -> MessagePayload {
+fn carried(payload: JobPayload) -> MessagePayload {
     match payload {
-        Payload::Json(text) => MessagePayload::Json(Box::from(text.as_bytes())),
-        Payload::Bytes(bytes) => MessagePayload::Bytes(Box::from(&*bytes)),
+        JobPayload::Json(text) => MessagePayload::Json(Box::from(text.as_bytes())),
+        JobPayload::Bytes(bytes) => MessagePayload::Bytes(Box::from(&*bytes)),
     }
 }
 

@@ -30,7 +30,7 @@ const _: () = assert!(PAGE_BYTES < MESSAGE_PAYLOAD_BYTES_MAX, "the largest messa
 
 /// A read that goes on.
 pub(super) struct StreamPager {
-    pub(super) streams: engine::Streams,
+    pub(super) streams: engine::StreamCalls,
     pub(super) stream: StreamName,
     pub(super) query: StreamRead,
     pub(super) follows: bool,

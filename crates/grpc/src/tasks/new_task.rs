@@ -4,7 +4,7 @@ use base::{DeviceId, EntityId, Problem};
 use engine::Engine;
 use engine::campaigns::{NAMED_MAX, NewPickTerms, NewTask, TASK_ID_PREFIX};
 use engine::commands::receiver_queue;
-use engine::queues::{IdempotencyKey, Payload};
+use engine::queues::{IdempotencyKey, JobPayload};
 use engine::records::{OutcomeReceiver, PickClass, TaskRelation};
 use engine::rollouts::request_hash;
 use net::problem::quoted;
@@ -21,7 +21,7 @@ use crate::time::read_some_span;
 /// Reads a task, and checks its ranges.
 pub(super) fn read(given: proto::NewTask, engine: &Engine) -> Result<NewTask, Problem> {
     let request = request_hash(&given.encode_to_vec());
-    let Payload::Json(payload) = read_json(&given.payload)? else {
+    let JobPayload::Json(payload) = read_json(&given.payload)? else {
         return Err(Problem::unreadable("payload is not JSON"));
     };
     let mut terms = NewPickTerms::new(payload.as_bytes().into(), given.count);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
-use engine::queues::{Queues, ReservationToken, Retry};
+use engine::queues::{JobRetry, QueueCalls, ReservationToken};
 use futures_util::{StreamExt, stream};
 
 use super::opened::OpenedWork;
@@ -43,7 +43,7 @@ struct Single {
 #[derive(Debug)]
 enum What {
     Extend(Duration),
-    Release(Retry),
+    Release(JobRetry),
 }
 
 /// What came of it.
@@ -119,7 +119,7 @@ impl Settlements {
     /// When the server is not accepting.
     pub(super) async fn settle(
         self,
-        queues: Queues,
+        queues: QueueCalls,
         opened: OpenedWork,
     ) -> Result<SettlementResult, Problem> {
         let mut settled = SettlementResult { acked: 0, refused: self.refused };
@@ -138,7 +138,7 @@ impl Settlements {
 impl SettlementResult {
     async fn ack(
         &mut self,
-        queues: &Queues,
+        queues: &QueueCalls,
         opened: &OpenedWork,
         place: usize,
         mut tokens: Vec<ReservationToken>,
@@ -167,7 +167,7 @@ impl SettlementResult {
 }
 
 impl Single {
-    async fn ask(self, queues: &Queues, opened: &OpenedWork) -> (ReservationToken, Result<(), Problem>) {
+    async fn ask(self, queues: &QueueCalls, opened: &OpenedWork) -> (ReservationToken, Result<(), Problem>) {
         let Self { queue, token, what } = self;
         let queue = &opened.queues[queue];
         let asked = match what {

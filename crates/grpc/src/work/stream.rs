@@ -6,7 +6,7 @@ use std::time::Duration;
 use access::Admitted;
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
-use engine::queues::{Consumed, FollowedControl, HandOver, Payload, Queues, Want};
+use engine::queues::{ConsumeTerms, Consumed, FollowedControl, HandOver, JobPayload, QueueCalls};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -55,7 +55,7 @@ type Leased = (usize, Result<(Vec<Consumed>, HandOver), Problem>, Option<MemoryR
 
 /// Drives a stream to its end.
 pub(super) async fn drive(
-    queues: Queues,
+    queues: QueueCalls,
     caller: &Admitted,
     memory: JobMemory,
     mut requests: CallMessages<WorkRequest>,
@@ -87,7 +87,7 @@ pub(super) async fn drive(
 }
 
 fn open(
-    queues: Queues,
+    queues: QueueCalls,
     caller: &Admitted,
     memory: JobMemory,
     mut first: WorkRequest,
@@ -129,7 +129,7 @@ struct Work {
     opened: OpenedWork,
     /// What the workers of the first queue are to do.
     control: Option<FollowedControl>,
-    queues: Queues,
+    queues: QueueCalls,
     metrics: CallMetrics,
     /// Jobs that may be sent yet.
     credits: u32,
@@ -223,7 +223,7 @@ impl Work {
             let (queues, opened, room) = (self.queues.clone(), self.opened.clone(), self.memory.found());
             // Who has what others wait for does not wait.
             let wait = if room.is_some() { Duration::ZERO } else { WAIT };
-            let want = Want { max, ttr: opened.ttr, wait, process: None };
+            let want = ConsumeTerms { max, ttr: opened.ttr, wait, process: None };
             self.leasing.push(lease(queues, opened, want, room).boxed());
         }
         if !self.settlements.is_empty() && self.settling.len() < SETTLING_MAX {
@@ -349,9 +349,9 @@ impl Work {
 
 /// Leases jobs, and waits for some.
 async fn lease(
-    queues: Queues,
+    queues: QueueCalls,
     opened: OpenedWork,
-    want: Want,
+    want: ConsumeTerms,
     mut room: Option<MemoryReservation>,
 ) -> Leased {
     let began = Instant::now();
@@ -367,8 +367,8 @@ async fn lease(
 
 fn size(job: &Consumed) -> usize {
     match &job.payload {
-        Payload::Json(text) => text.len(),
-        Payload::Bytes(data) => data.len(),
+        JobPayload::Json(text) => text.len(),
+        JobPayload::Bytes(data) => data.len(),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Time moves on: jobs become available, leases run out, jobs expire.
 
 use base::Timestamp;
-use records::{AliasKey, GroupKey, Holder, JobId, QueueKey};
+use records::{AliasKey, GroupKey, JobId, LeaseHolder, QueueKey};
 
-use crate::entry::Entry;
+use crate::entry::JobEntry;
 use crate::jobs::Jobs;
-use crate::jobs::lease::{Charge, Released};
+use crate::jobs::lease::{Charge, ReleaseOutcome};
 use crate::slab::Handle;
 use crate::step::JobsStep;
 use crate::timers::DueTimer;
@@ -16,7 +16,7 @@ pub enum Passed {
     /// A lease ran out.
     Lapsed(Lapsed),
     /// A job expired that waited.
-    Expired(Expired),
+    Expired(ExpiredJob),
 }
 
 /// A lease that ran out.
@@ -35,14 +35,14 @@ pub struct Lapsed {
     /// Its group.
     pub group: Option<GroupKey>,
     /// Who held it.
-    pub holder: Holder,
+    pub holder: LeaseHolder,
     /// What became of the job.
-    pub released: Released,
+    pub released: ReleaseOutcome,
 }
 
 /// A job that waited for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expired {
+pub struct ExpiredJob {
     /// The job, which is gone unless it comes again.
     pub job: JobId,
     /// Its queue.
@@ -55,7 +55,7 @@ pub struct Expired {
 
 /// Whether all that is due has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum JobsProgress {
     /// Nothing is due before [`Jobs::next_wakeup`].
     Done,
     /// More is due already.
@@ -65,12 +65,17 @@ pub enum Progress {
 impl Jobs {
     /// Does what is due, `limit` jobs of it: those that expire first, then the oldest. Jobs become
     /// available, leases run out.
-    pub fn advance(&mut self, limit: usize, passed: &mut Vec<Passed>, step: &mut JobsStep<'_>) -> Progress {
+    pub fn advance(
+        &mut self,
+        limit: usize,
+        passed: &mut Vec<Passed>,
+        step: &mut JobsStep<'_>,
+    ) -> JobsProgress {
         let time = self.clocks.at(step.now);
         self.parked.advance_to(time);
         self.unblock_lines(step);
         for _ in 0..limit {
-            let Some(due) = self.timers.due(self.table.entries(), time) else { return Progress::Done };
+            let Some(due) = self.timers.due(self.table.entries(), time) else { return JobsProgress::Done };
             match due {
                 DueTimer::Expiry(job) => passed.push(Passed::Expired(self.expire(job, step))),
                 DueTimer::Job(job) => passed.extend(self.come_due(job, step).map(Passed::Lapsed)),
@@ -78,14 +83,14 @@ impl Jobs {
             }
         }
         match self.timers.due(self.table.entries(), time) {
-            Some(_) => Progress::More,
-            None => Progress::Done,
+            Some(_) => JobsProgress::More,
+            None => JobsProgress::Done,
         }
     }
 
     /// The `visible_at` of a job has come. A run whose time is over ends: the job is available from
     /// that time on, not from when it was noticed.
-    fn come_due(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) -> Option<Lapsed> {
+    fn come_due(&mut self, job: Handle<JobEntry>, step: &mut JobsStep<'_>) -> Option<Lapsed> {
         let Some(holder) = self.table.lease(job).map(|lease| lease.holder) else {
             self.displace(job);
             match self.parking_of(job, step) {
@@ -95,11 +100,11 @@ impl Jobs {
             return None;
         };
         let charge = match holder {
-            Holder::Own(_) => Charge::NeverLast,
-            Holder::Outside => Charge::Counted,
+            LeaseHolder::Own(_) => Charge::NeverLast,
+            LeaseHolder::Outside => Charge::Counted,
         };
         let alias = self.table.alias(job);
-        let Entry { id, queue, attempt, tries, visible_at, .. } = self.table[job];
+        let JobEntry { id, queue, attempt, tries, visible_at, .. } = self.table[job];
         let (queue, group) = (self.queues[queue].key(), self.table.group(job));
         let released = self.end_run(job, visible_at, charge, step);
         Some(Lapsed { job: id, queue, alias, attempt, tries, group, holder, released })

@@ -5,8 +5,8 @@ use base::Timestamp;
 use records::QueueKey;
 
 use crate::jobs::Jobs;
-use crate::queues::Queue;
-use crate::rules::{Allowance, QueueRules, Rules};
+use crate::queues::QueueEntry;
+use crate::rules::{Allowance, EnforcedRules, QueueRules};
 use crate::slab::Handle;
 use crate::step::JobsStep;
 
@@ -39,9 +39,9 @@ impl Jobs {
             }
         }
         let before = self.queues[queue].rules();
-        let refill_at = before.and_then(Rules::refill_at);
+        let refill_at = before.and_then(EnforcedRules::refill_at);
         let allows_all = rules == QueueRules::default();
-        let rules = (!allows_all).then(|| Rules::new(&rules, before, now));
+        let rules = (!allows_all).then(|| EnforcedRules::new(&rules, before, now));
         self.queues[queue].set_rules(rules);
         if let Some(at) = refill_at {
             self.timers.forget_refill(at, queue);
@@ -52,14 +52,14 @@ impl Jobs {
     }
 
     /// Wakes consumers of a queue if something of it can be leased now and could not be before.
-    pub(super) fn announce_if_open(&mut self, queue: Handle<Queue>, step: &mut JobsStep<'_>) {
+    pub(super) fn announce_if_open(&mut self, queue: Handle<QueueEntry>, step: &mut JobsStep<'_>) {
         let opened = self.open_line(queue, step.now);
         step.wake(opened);
     }
 
     /// Notes whether something of a queue can be leased; answers the queue if it could not be
     /// before.
-    pub(super) fn open_line(&mut self, queue: Handle<Queue>, now: Timestamp) -> Option<QueueKey> {
+    pub(super) fn open_line(&mut self, queue: Handle<QueueEntry>, now: Timestamp) -> Option<QueueKey> {
         if !self.can_lease(queue, now) {
             self.mark_closed(queue);
             return None;
@@ -70,13 +70,13 @@ impl Jobs {
 
     /// Notes that nothing of a queue can be leased: whoever asks before that is otherwise is told
     /// when it is.
-    pub(super) fn mark_closed(&mut self, queue: Handle<Queue>) {
+    pub(super) fn mark_closed(&mut self, queue: Handle<QueueEntry>) {
         self.queues[queue].set_open(false);
     }
 
     /// Whether the queue has a ready job and its rules allow that it is leased. If only its rate is
     /// against it, it is looked at again when that allows it.
-    pub(super) fn can_lease(&mut self, queue: Handle<Queue>, now: Timestamp) -> bool {
+    pub(super) fn can_lease(&mut self, queue: Handle<QueueEntry>, now: Timestamp) -> bool {
         let record = &self.queues[queue];
         if record.rules().is_none() && record.parked().is_none() {
             return record.line().ready() > 0;
@@ -100,7 +100,7 @@ impl Jobs {
         }
     }
 
-    fn await_refill(&mut self, queue: Handle<Queue>, at: Timestamp) {
+    fn await_refill(&mut self, queue: Handle<QueueEntry>, at: Timestamp) {
         let Some(rules) = self.queues[queue].rules_mut() else { return };
         let before = rules.set_refill_at(Some(at));
         if before == Some(at) {
@@ -113,7 +113,7 @@ impl Jobs {
     }
 
     /// The rate of a queue allows more.
-    pub(super) fn refill(&mut self, queue: Handle<Queue>, at: Timestamp, step: &mut JobsStep<'_>) {
+    pub(super) fn refill(&mut self, queue: Handle<QueueEntry>, at: Timestamp, step: &mut JobsStep<'_>) {
         self.timers.forget_refill(at, queue);
         if let Some(rules) = self.queues[queue].rules_mut() {
             rules.set_refill_at(None);

@@ -4,10 +4,10 @@
 use base::Timestamp;
 use records::{Batch, JobId, Op, Recurrence};
 
-use crate::entry::{Entry, Next, head_of_successor};
+use crate::entry::{JobEntry, Succession, head_of_successor};
 use crate::jobs::Jobs;
-use crate::jobs::advance::Expired;
-use crate::jobs::lease::{Charge, Released};
+use crate::jobs::advance::ExpiredJob;
+use crate::jobs::lease::{Charge, ReleaseOutcome};
 use crate::recurrence::next_run;
 use crate::slab::Handle;
 use crate::step::JobsStep;
@@ -24,11 +24,11 @@ impl Jobs {
     /// Ends the run of a reserved job that was not done.
     pub(super) fn end_run(
         &mut self,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         until: Timestamp,
         charge: Charge,
         step: &mut JobsStep<'_>,
-    ) -> Released {
+    ) -> ReleaseOutcome {
         if let Some(superseded) = self.supersede(job, step) {
             return superseded;
         }
@@ -39,42 +39,47 @@ impl Jobs {
             return self.requeue(job, until, charge, step);
         }
         if let Some(next_run) = self.recur(job, step) {
-            return Released::Recurs { died, next_run };
+            return ReleaseOutcome::Recurs { died, next_run };
         }
         if died {
             self.retire(job, BodyDisposal::KeptForDeadLetter, step);
-            return Released::Dead;
+            return ReleaseOutcome::Dead;
         }
         self.retire(job, BodyDisposal::Deleted, step);
-        Released::Expired
+        ReleaseOutcome::Expired
     }
 
     /// Ends a job whose run has ended if it is to be replaced then.
-    pub(super) fn supersede(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) -> Option<Released> {
+    pub(super) fn supersede(
+        &mut self,
+        job: Handle<JobEntry>,
+        step: &mut JobsStep<'_>,
+    ) -> Option<ReleaseOutcome> {
         if !self.table.is_superseded(job) {
             return None;
         }
-        self.retire(job, BodyDisposal::Deleted, step).map(|successor| Released::Superseded { successor })
+        self.retire(job, BodyDisposal::Deleted, step)
+            .map(|successor| ReleaseOutcome::Superseded { successor })
     }
 
     /// Ends the run of a job that is to be tried again.
     pub(super) fn requeue(
         &mut self,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         until: Timestamp,
         charge: Charge,
         step: &mut JobsStep<'_>,
-    ) -> Released {
+    ) -> ReleaseOutcome {
         let (is_counted, on_clocks) = (charge != Charge::Uncounted, self.clocks.at(until));
         self.update(job, step, |table| table.retry(job, is_counted, on_clocks));
-        Released::Waiting { until }
+        ReleaseOutcome::Waiting { until }
     }
 
     /// Ends a run of a recurring job and has the next one wait; answers when that is due. `None`,
     /// and nothing is changed, if the job does not come again.
-    pub(super) fn recur(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) -> Option<Timestamp> {
+    pub(super) fn recur(&mut self, job: Handle<JobEntry>, step: &mut JobsStep<'_>) -> Option<Timestamp> {
         let recurrence = self.table.recurrence(job)?;
-        let Entry { id, run_at, clock, .. } = self.table[job];
+        let JobEntry { id, run_at, clock, .. } = self.table[job];
         let (next, clock) =
             next_run(&recurrence, (id, run_at, clock), self.clocks.at(step.now), step.calendar)?;
         let (number, on_engine) = (self.numbers.take_job(), self.clocks.on_engine(clock, next));
@@ -87,21 +92,21 @@ impl Jobs {
     }
 
     /// A job expires that waits.
-    pub(super) fn expire(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) -> Expired {
-        let Entry { id, queue, .. } = self.table[job];
+    pub(super) fn expire(&mut self, job: Handle<JobEntry>, step: &mut JobsStep<'_>) -> ExpiredJob {
+        let JobEntry { id, queue, .. } = self.table[job];
         let queue = self.queues[queue].key();
         let alias = self.table.alias(job);
         let next_run = self.recur(job, step);
         if next_run.is_none() {
             self.retire(job, BodyDisposal::Deleted, step);
         }
-        Expired { job: id, queue, alias, next_run }
+        ExpiredJob { job: id, queue, alias, next_run }
     }
 
     /// Ends a job for good and starts its successor, whose id it answers.
     pub(super) fn retire(
         &mut self,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         body: BodyDisposal,
         step: &mut JobsStep<'_>,
     ) -> Option<JobId> {
@@ -128,8 +133,8 @@ impl Jobs {
     /// Sets who takes over a job. A successor that gives way is deleted, and its id answered.
     pub(super) fn set_successor(
         &mut self,
-        job: Handle<Entry>,
-        next: Next,
+        job: Handle<JobEntry>,
+        next: Succession,
         batch: &mut Batch,
     ) -> Option<JobId> {
         let gone = self.table.set_next(job, next).successor().map(|successor| successor.id);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use base::Timestamp;
 use records::{GroupKey, JobClock, JobId, Parking, QueueOrder};
 
-use crate::entry::{Entry, Place};
+use crate::entry::{JobEntry, JobPlace};
 use crate::jobs::Jobs;
 use crate::parked::eviction::{Placed, split_end, split_latest};
 use crate::parked::horizon::{Horizon, READ_AHEAD};
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 use crate::step::JobsStep;
 use crate::table::FoundJob;
@@ -21,7 +21,7 @@ const PARKED_AT_A_TIME: usize = 1_000;
 const SOON: Duration = Duration::from_secs(60);
 
 /// Jobs of each line that may leave.
-type Lines = BTreeMap<(Handle<Queue>, Option<GroupKey>), Vec<Placed>>;
+type Lines = BTreeMap<(Handle<QueueEntry>, Option<GroupKey>), Vec<Placed>>;
 
 impl Jobs {
     /// Parks some jobs if too many are resident: if there are more than the most, until a quarter
@@ -95,8 +95,8 @@ impl Jobs {
     /// come due later than `ahead`.
     fn plan_scheduled(&mut self, now: Timestamp, ahead: Duration, excess: usize) -> Vec<(JobId, Parking)> {
         let time = self.clocks.at(now);
-        let may_leave = |job, entry: &Entry| {
-            entry.place == Place::Timed
+        let may_leave = |job, entry: &JobEntry| {
+            entry.place == JobPlace::Timed
                 && entry.visible_at > time.on(entry.clock).after(ahead)
                 && self.table.can_be_parked(job)
                 && self.outlives_its_wait(job)
@@ -154,9 +154,9 @@ impl Jobs {
         let (mut lines, mut unled) = (Lines::new(), 0);
         for (job, entry) in self.table.iter() {
             let line = match entry.place {
-                Place::Ready => None,
-                Place::Behind => self.table.group(job),
-                Place::Nowhere | Place::Timed => continue,
+                JobPlace::Ready => None,
+                JobPlace::Behind => self.table.group(job),
+                JobPlace::Nowhere | JobPlace::Timed => continue,
             };
             if !self.table.can_be_parked(job) || self.expires_soon(job, now) {
                 continue;
@@ -172,13 +172,13 @@ impl Jobs {
 
     /// Whether a job whose time has come may leave memory, as far as its group goes. What is parked
     /// of a group comes behind a job that is known to go first.
-    fn can_wait_in_line(&self, job: Handle<Entry>) -> bool {
+    fn can_wait_in_line(&self, job: Handle<JobEntry>) -> bool {
         let queue = self.table[job].queue;
         self.table.group(job).is_none_or(|group| self.groups.has_active(queue, group))
     }
 
     /// Whether a job is the first of its group, and all others of that are parked behind it.
-    fn leads_alone(&self, job: Handle<Entry>) -> bool {
+    fn leads_alone(&self, job: Handle<JobEntry>) -> bool {
         let entry = &self.table[job];
         let Some(group) = self.table.group(job) else { return false };
         let line = self.line(entry.queue, Some(group));
@@ -188,7 +188,7 @@ impl Jobs {
 
     fn parking_in_line(&self, id: JobId) -> Parking {
         match self.table.find(id) {
-            Some(FoundJob::Job(job)) if self.table[job].place == Place::Ready => {
+            Some(FoundJob::Job(job)) if self.table[job].place == JobPlace::Ready => {
                 if self.table.group(job).is_some() { Parking::Head } else { Parking::Worker }
             }
             _ => Parking::Worker,
@@ -198,7 +198,7 @@ impl Jobs {
     /// Has a line be resident no further than to this place.
     fn pull_line_in(
         &mut self,
-        queue: Handle<Queue>,
+        queue: Handle<QueueEntry>,
         group: Option<GroupKey>,
         to: Horizon,
         order: QueueOrder,
@@ -213,17 +213,19 @@ impl Jobs {
     /// Parks a job if it can still be, and a horizon is still before it.
     fn park_if_behind(&mut self, id: JobId, parking: Parking, step: &mut JobsStep<'_>) {
         let Some(FoundJob::Job(job)) = self.table.find(id) else { return };
-        let Entry { place, .. } = self.table[job];
+        let JobEntry { place, .. } = self.table[job];
         let group = self.table.group(job);
         let is_behind = self.table.can_be_parked(job)
             && !self.expires_soon(job, step.now)
             && match (parking, place) {
-                (Parking::Time, Place::Timed) => self.is_behind_time(job) && self.outlives_its_wait(job),
-                (Parking::Worker, Place::Ready) => group.is_none() && self.is_behind_planned_line(job, None),
-                (Parking::Head, Place::Ready) => {
+                (Parking::Time, JobPlace::Timed) => self.is_behind_time(job) && self.outlives_its_wait(job),
+                (Parking::Worker, JobPlace::Ready) => {
+                    group.is_none() && self.is_behind_planned_line(job, None)
+                }
+                (Parking::Head, JobPlace::Ready) => {
                     self.leads_alone(job) && self.is_behind_planned_line(job, None)
                 }
-                (Parking::Worker, Place::Behind) => {
+                (Parking::Worker, JobPlace::Behind) => {
                     self.can_wait_in_line(job) && self.is_behind_planned_line(job, group)
                 }
                 _ => false,
@@ -236,7 +238,7 @@ impl Jobs {
 
     /// Whether a line is drawn in so far that the job is behind; also where nothing of it is parked
     /// yet.
-    fn is_behind_planned_line(&self, job: Handle<Entry>, group: Option<GroupKey>) -> bool {
+    fn is_behind_planned_line(&self, job: Handle<JobEntry>, group: Option<GroupKey>) -> bool {
         let entry = &self.table[job];
         let Some(parked) = self.queues[entry.queue].parked() else { return false };
         let line = match group {

@@ -2,9 +2,9 @@
 
 use records::{GroupKey, JobClock};
 
-use crate::entry::{Entry, Place};
+use crate::entry::{JobEntry, JobPlace};
 use crate::jobs::Jobs;
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 use crate::step::JobsStep;
 
@@ -12,7 +12,7 @@ impl Jobs {
     /// Has a job of a group wait that is in no place.
     pub(super) fn place_in_group(
         &mut self,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         key: GroupKey,
         is_due: bool,
         step: &mut JobsStep<'_>,
@@ -31,7 +31,7 @@ impl Jobs {
     }
 
     /// Has the first of a group be active, and consumers be told of it.
-    pub(super) fn regroup(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut JobsStep<'_>) {
+    pub(super) fn regroup(&mut self, queue: Handle<QueueEntry>, key: GroupKey, step: &mut JobsStep<'_>) {
         self.choose_active(queue, key, step);
         self.schedule_read(queue, Some(key));
         // Leases of the queue may have waited for this group to be read, and do so no more.
@@ -40,7 +40,7 @@ impl Jobs {
 
     /// Makes the first of a group active if none is, or if the active one was due later and never
     /// started.
-    fn choose_active(&mut self, queue: Handle<Queue>, key: GroupKey, step: &mut JobsStep<'_>) {
+    fn choose_active(&mut self, queue: Handle<QueueEntry>, key: GroupKey, step: &mut JobsStep<'_>) {
         let line = self.group_line(queue, key);
         let Some(first) = self.groups.candidate(queue, key, line) else { return };
         if self.parked.may_miss_of(&self.queues[queue], first.order) {
@@ -64,7 +64,7 @@ impl Jobs {
     /// A job was loaded by which its group is known, if others of that are parked. If it waits for
     /// the wall clock, its time had come before, and the clock has gone back since. The others do
     /// not wait for it to come again.
-    pub(super) fn restore_group(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) {
+    pub(super) fn restore_group(&mut self, job: Handle<JobEntry>, step: &mut JobsStep<'_>) {
         let entry = &self.table[job];
         let (queue, clock) = (entry.queue, entry.clock_of_wait());
         if let Some(group) = self.table.group(job).filter(|_| clock == JobClock::Wall) {
@@ -72,10 +72,10 @@ impl Jobs {
         }
     }
 
-    fn put_behind(&mut self, job: Handle<Entry>, key: GroupKey) {
-        let Entry { queue, .. } = self.table[job];
+    fn put_behind(&mut self, job: Handle<JobEntry>, key: GroupKey) {
+        let JobEntry { queue, .. } = self.table[job];
         let line = self.group_line(queue, key);
         self.groups.insert_behind(queue, key, (self.table[job].order_in_group(), job), line);
-        self.queues.make_due(self.table.entries_mut(), job, Place::Behind);
+        self.queues.make_due(self.table.entries_mut(), job, JobPlace::Behind);
     }
 }

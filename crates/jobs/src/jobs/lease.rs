@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use records::{Holder, JobHead, JobId, JobState, QueueKey, Reservation};
+use records::{HeadState, JobHead, JobId, LeaseHolder, QueueKey, Reservation};
 
-use crate::entry::Entry;
+use crate::entry::JobEntry;
 use crate::jobs::Jobs;
 use crate::jobs::ending::BodyDisposal;
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 use crate::step::JobsStep;
 
@@ -39,7 +39,7 @@ pub struct Stale;
 
 /// A job is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Acked {
+pub struct AckedJob {
     /// The job that started in its place.
     pub successor: Option<JobId>,
     /// When it is due again, by the clock it is on; `None` if it does not come again.
@@ -48,7 +48,7 @@ pub struct Acked {
 
 /// How a job is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetryTerms {
     /// It is available again after this.
     pub delay: Duration,
     /// What the attempt costs.
@@ -66,7 +66,7 @@ pub enum Charge {
     Uncounted,
 }
 
-impl Retry {
+impl RetryTerms {
     /// The attempt was made and came to nothing.
     #[must_use]
     pub fn counted(delay: Duration) -> Self {
@@ -88,7 +88,7 @@ impl Retry {
 
 /// What became of a job whose run ended without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Released {
+pub enum ReleaseOutcome {
     /// It waits for its next attempt.
     Waiting {
         /// From when on it is available.
@@ -124,7 +124,7 @@ pub enum LoadOutcome {
         /// The attempt that was cut.
         attempt: u32,
         /// What became of it: waiting from now on, or superseded.
-        released: Released,
+        released: ReleaseOutcome,
     },
 }
 
@@ -136,14 +136,14 @@ impl Jobs {
         let step = &mut step.loading();
         let job = self.enter(head);
         match head.state {
-            JobState::Reserved { holder: Holder::Own(process), .. } if process != self.process => {
+            HeadState::Reserved { holder: LeaseHolder::Own(process), .. } if process != self.process => {
                 // One that has expired meanwhile does so when time moves on.
                 let superseded = self.supersede(job, step);
                 let released =
                     superseded.unwrap_or_else(|| self.requeue(job, step.now, Charge::NeverLast, step));
                 LoadOutcome::Interrupted { job: head.id, attempt: head.attempt, released }
             }
-            JobState::Reserved { .. } | JobState::Waiting => {
+            HeadState::Reserved { .. } | HeadState::Waiting => {
                 self.place(job, step);
                 self.restore_group(job, step);
                 LoadOutcome::Kept
@@ -156,12 +156,12 @@ impl Jobs {
     pub fn lease(
         &mut self,
         queue: QueueKey,
-        holder: Holder,
+        holder: LeaseHolder,
         ttr: Duration,
         step: &mut JobsStep<'_>,
     ) -> Option<Leased> {
         debug_assert!(
-            matches!(holder, Holder::Outside) || holder == Holder::Own(self.process),
+            matches!(holder, LeaseHolder::Outside) || holder == LeaseHolder::Own(self.process),
             "workers of another process do not ask here"
         );
         let queue = self.queues.find(queue)?;
@@ -183,7 +183,7 @@ impl Jobs {
     }
 
     /// Nobody gets what has expired, though time has not moved on yet: it waits for that.
-    fn pass_over_expired(&mut self, queue: Handle<Queue>, now: Timestamp) {
+    fn pass_over_expired(&mut self, queue: Handle<QueueEntry>, now: Timestamp) {
         while let Some(first) = self.queues[queue].line().first(self.table.entries())
             && self.table.expires_by(first, now)
         {
@@ -192,7 +192,13 @@ impl Jobs {
         }
     }
 
-    fn reserve(&mut self, job: Handle<Entry>, now: Timestamp, holder: Holder, ttr: Duration) -> Leased {
+    fn reserve(
+        &mut self,
+        job: Handle<JobEntry>,
+        now: Timestamp,
+        holder: LeaseHolder,
+        ttr: Duration,
+    ) -> Leased {
         let number = self.numbers.take_lease();
         self.table.begin_lease(job, number, holder, now.after(ttr));
         let entry = &self.table[job];
@@ -229,14 +235,14 @@ impl Jobs {
     ///
     /// # Errors
     /// When the reservation no longer holds.
-    pub fn ack(&mut self, reservation: Reservation, step: &mut JobsStep<'_>) -> Result<Acked, Stale> {
+    pub fn ack(&mut self, reservation: Reservation, step: &mut JobsStep<'_>) -> Result<AckedJob, Stale> {
         let job = self.holding(reservation, step)?;
         let next_run = if self.table.is_superseded(job) { None } else { self.recur(job, step) };
         let successor = match next_run {
             Some(_) => None,
             None => self.retire(job, BodyDisposal::Deleted, step),
         };
-        Ok(Acked { successor, next_run })
+        Ok(AckedJob { successor, next_run })
     }
 
     /// The job is given back, to be tried again.
@@ -246,9 +252,9 @@ impl Jobs {
     pub fn release(
         &mut self,
         reservation: Reservation,
-        retry: Retry,
+        retry: RetryTerms,
         step: &mut JobsStep<'_>,
-    ) -> Result<Released, Stale> {
+    ) -> Result<ReleaseOutcome, Stale> {
         let job = self.holding(reservation, step)?;
         Ok(self.end_run(job, step.now.after(retry.delay), retry.charge, step))
     }
@@ -263,7 +269,7 @@ impl Jobs {
         &mut self,
         reservation: Reservation,
         step: &mut JobsStep<'_>,
-    ) -> Result<Released, Stale> {
+    ) -> Result<ReleaseOutcome, Stale> {
         let job = self.holding(reservation, step)?;
         let now = step.now;
         if let Some(rules) = self.queues[self.table[job].queue].rules_mut() {
@@ -276,7 +282,7 @@ impl Jobs {
             return Ok(self.end_run(job, now, Charge::Uncounted, step));
         };
         self.update(job, step, |table| table.take_run_back(job, visible_at_before));
-        Ok(Released::Waiting { until: now })
+        Ok(ReleaseOutcome::Waiting { until: now })
     }
 
     /// Has the lease end `ttr` from now, later or earlier than it would have; answers when.
@@ -298,7 +304,7 @@ impl Jobs {
         Ok(until)
     }
 
-    fn holding(&self, reservation: Reservation, step: &JobsStep<'_>) -> Result<Handle<Entry>, Stale> {
+    fn holding(&self, reservation: Reservation, step: &JobsStep<'_>) -> Result<Handle<JobEntry>, Stale> {
         self.table.by_reservation(step.now, reservation).ok_or(Stale)
     }
 }

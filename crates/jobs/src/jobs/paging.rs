@@ -9,12 +9,12 @@ use std::sync::Arc;
 use base::Timestamp;
 use records::{GroupKey, JobClock, Op, ParkedJob, Parking, QueueKey, QueueOrder};
 
-use crate::entry::Entry;
+use crate::entry::JobEntry;
 use crate::groups::GroupLine;
 use crate::jobs::Jobs;
 use crate::parked::horizon::Horizon;
 use crate::parked::read_queue::ReadPriority;
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 use crate::step::JobsStep;
 
@@ -164,7 +164,7 @@ impl Jobs {
         self.unblock_queue(queue, step);
     }
 
-    fn enter_from_store(&mut self, parked: &ParkedJob, step: &mut JobsStep<'_>) -> Handle<Entry> {
+    fn enter_from_store(&mut self, parked: &ParkedJob, step: &mut JobsStep<'_>) -> Handle<JobEntry> {
         step.batch.ops.push(Op::UnparkJob(Box::new(parked.key())));
         let body = parked.body.iter().map(|body| Op::PutJobBody(parked.head.id, Arc::clone(body)));
         step.batch.ops.extend(body);
@@ -174,7 +174,7 @@ impl Jobs {
         job
     }
 
-    fn keep_resident(&mut self, job: Handle<Entry>, parking: Parking, step: &mut JobsStep<'_>) {
+    fn keep_resident(&mut self, job: Handle<JobEntry>, parking: Parking, step: &mut JobsStep<'_>) {
         self.put(job, step.batch);
         let entry = &self.table[job];
         let (queue, order) = (entry.queue, entry.order_in_group());
@@ -195,7 +195,7 @@ impl Jobs {
 
     /// Notes whether a line should be read; nobody looks at it again before something happens to
     /// it.
-    pub(super) fn schedule_read(&mut self, queue: Handle<Queue>, group: Option<GroupKey>) {
+    pub(super) fn schedule_read(&mut self, queue: Handle<QueueEntry>, group: Option<GroupKey>) {
         let line = (self.queues[queue].key(), group);
         match self.read_priority(queue, group) {
             Some(need) => self.reads.set(line, need),
@@ -204,7 +204,7 @@ impl Jobs {
     }
 
     /// What depends on reading a line of which some is parked.
-    fn read_priority(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> Option<ReadPriority> {
+    fn read_priority(&self, queue: Handle<QueueEntry>, group: Option<GroupKey>) -> Option<ReadPriority> {
         let line = self.line(queue, group)?;
         if let Some(group) = group {
             // Of one that is forgotten nobody asks for more.

@@ -8,14 +8,14 @@
 use base::Timestamp;
 use records::{Batch, GroupKey, Op, ParkedJob, Parking, QueueKey, QueueOrder};
 
-use crate::entry::Entry;
+use crate::entry::JobEntry;
 use crate::groups::GroupLine;
 use crate::jobs::Jobs;
 use crate::parked::ParkedIndex;
 use crate::parked::horizon::{Horizon, READ_AHEAD};
 use crate::parked::queue::ParkedQueue;
 use crate::parked::read_queue::ReadPriority;
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 use crate::step::JobsStep;
 
@@ -48,7 +48,7 @@ impl Jobs {
     /// a worker.
     #[must_use]
     pub fn parked(&self, queue: QueueKey) -> (u64, u64) {
-        let parked = self.queues.get(queue).and_then(Queue::parked);
+        let parked = self.queues.get(queue).and_then(QueueEntry::parked);
         parked.map_or((0, 0), ParkedQueue::counts)
     }
 
@@ -89,7 +89,7 @@ impl Jobs {
     }
 
     /// How the store keeps a job that is in no place and is to wait; `None` if it stays resident.
-    pub(super) fn parking_of(&self, job: Handle<Entry>, step: &JobsStep<'_>) -> Option<Parking> {
+    pub(super) fn parking_of(&self, job: Handle<JobEntry>, step: &JobsStep<'_>) -> Option<Parking> {
         if self.parked.is_empty() || !self.table.can_be_parked(job) {
             return None;
         }
@@ -102,23 +102,23 @@ impl Jobs {
     }
 
     /// Whether a job would be read in again at once because it expires.
-    pub(super) fn expires_soon(&self, job: Handle<Entry>, now: Timestamp) -> bool {
+    pub(super) fn expires_soon(&self, job: Handle<JobEntry>, now: Timestamp) -> bool {
         self.table.expires_by(job, now.after(READ_AHEAD))
     }
 
     /// Whether a job comes due before it expires. The store finds one that waits for its time by
     /// that only.
-    pub(super) fn outlives_its_wait(&self, job: Handle<Entry>) -> bool {
-        let Entry { visible_at, clock, .. } = self.table[job];
+    pub(super) fn outlives_its_wait(&self, job: Handle<JobEntry>) -> bool {
+        let JobEntry { visible_at, clock, .. } = self.table[job];
         !self.table.expires_by(job, self.clocks.on_engine(clock, visible_at))
     }
 
-    pub(super) fn is_behind_time(&self, job: Handle<Entry>) -> bool {
+    pub(super) fn is_behind_time(&self, job: Handle<JobEntry>) -> bool {
         let entry = &self.table[job];
         self.parked.is_behind(entry.clock, entry.order())
     }
 
-    fn is_behind_line(&self, job: Handle<Entry>) -> bool {
+    fn is_behind_line(&self, job: Handle<JobEntry>) -> bool {
         let (entry, group) = (&self.table[job], self.table.group(job));
         // Parked jobs of a group come behind one that is resident, or that is parked as its head.
         let is_led = group.is_none_or(|group| self.groups.has_active(entry.queue, group));
@@ -127,12 +127,12 @@ impl Jobs {
     }
 
     /// The order of a line: groups keep that of time, whatever their queue's is.
-    pub(super) fn order_of(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> QueueOrder {
+    pub(super) fn order_of(&self, queue: Handle<QueueEntry>, group: Option<GroupKey>) -> QueueOrder {
         if group.is_some() { QueueOrder::Fifo } else { self.queues[queue].order() }
     }
 
     /// How far a line is resident; `None` if all of it is.
-    pub(super) fn line(&self, queue: Handle<Queue>, group: Option<GroupKey>) -> Option<Horizon> {
+    pub(super) fn line(&self, queue: Handle<QueueEntry>, group: Option<GroupKey>) -> Option<Horizon> {
         match group {
             None => self.queues[queue].parked()?.line(),
             Some(group) => self.group_line(queue, group).map(|line| line.to),
@@ -140,12 +140,17 @@ impl Jobs {
     }
 
     /// How far a group is resident; `None` if all of it is.
-    pub(super) fn group_line(&self, queue: Handle<Queue>, group: GroupKey) -> Option<GroupLine> {
+    pub(super) fn group_line(&self, queue: Handle<QueueEntry>, group: GroupKey) -> Option<GroupLine> {
         let parked = self.queues[queue].parked()?;
         parked.group_line(self.groups.line(queue, group))
     }
 
-    pub(super) fn set_line(&mut self, queue: Handle<Queue>, group: Option<GroupKey>, to: Option<Horizon>) {
+    pub(super) fn set_line(
+        &mut self,
+        queue: Handle<QueueEntry>,
+        group: Option<GroupKey>,
+        to: Option<Horizon>,
+    ) {
         let parked = self.parked.change((queue, &mut self.queues[queue]));
         match group {
             Some(group) => {
@@ -157,7 +162,7 @@ impl Jobs {
     }
 
     /// Has a job be in the store only, where a horizon is before it, or is pulled in to be.
-    pub(super) fn park(&mut self, job: Handle<Entry>, parking: Parking, batch: &mut Batch) {
+    pub(super) fn park(&mut self, job: Handle<JobEntry>, parking: Parking, batch: &mut Batch) {
         let (head, queue) = (self.head(job), self.table[job].queue);
         self.table.remove(job);
         self.parked.add((queue, &mut self.queues[queue]), &head, parking);
@@ -173,7 +178,7 @@ impl Jobs {
     }
 
     /// Whether the first ready job of its queue must wait because a parked one may come before it.
-    pub(super) fn is_blocked(&self, first: Handle<Entry>) -> bool {
+    pub(super) fn is_blocked(&self, first: Handle<JobEntry>) -> bool {
         let queue = &self.queues[self.table[first].queue];
         queue.parked().is_some()
             && (self.is_behind_parked(first)
@@ -182,14 +187,14 @@ impl Jobs {
     }
 
     /// Whether a ready job is behind the horizon of its queue's line.
-    pub(super) fn is_behind_parked(&self, ready: Handle<Entry>) -> bool {
+    pub(super) fn is_behind_parked(&self, ready: Handle<JobEntry>) -> bool {
         let entry = &self.table[ready];
         let line = self.line(entry.queue, None);
         line.is_some_and(|line| line.is_before(entry.order(), self.queues[entry.queue].order()))
     }
 
     /// The place of a ready job that must wait until jobs are read whose time came before its own.
-    pub(super) fn blocked_at(&self, ready: Handle<Entry>) -> Option<(Timestamp, u64)> {
+    pub(super) fn blocked_at(&self, ready: Handle<JobEntry>) -> Option<(Timestamp, u64)> {
         let entry = &self.table[ready];
         let queue = &self.queues[entry.queue];
         let place = match queue.order() {
@@ -205,7 +210,7 @@ impl Jobs {
     /// Notes that a line has a job at this place which waits until others are read.
     pub(super) fn block_line(
         &mut self,
-        queue: Handle<Queue>,
+        queue: Handle<QueueEntry>,
         group: Option<GroupKey>,
         place: (Timestamp, u64),
     ) {
@@ -226,7 +231,7 @@ impl Jobs {
     }
 
     /// Looks again at what waited for jobs of this queue to be read, if none of them is left.
-    pub(super) fn unblock_queue(&mut self, queue: Handle<Queue>, step: &mut JobsStep<'_>) {
+    pub(super) fn unblock_queue(&mut self, queue: Handle<QueueEntry>, step: &mut JobsStep<'_>) {
         if self.queues[queue].parked().and_then(ParkedQueue::earliest).is_some() {
             return;
         }

@@ -1,13 +1,13 @@
 //! Where a job waits: for a time, for its group, or for a consumer; and when consumers are told.
 
-use records::{Batch, GroupKey, JobHead, JobState, Op};
+use records::{Batch, GroupKey, HeadState, JobHead, Op};
 
-use crate::entry::{Entry, Place};
+use crate::entry::{JobEntry, JobPlace};
 use crate::jobs::Jobs;
-use crate::queues::Queue;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 use crate::step::JobsStep;
-use crate::table::Table;
+use crate::table::JobTable;
 
 impl Jobs {
     /// Takes a job in that is new in memory.
@@ -17,18 +17,18 @@ impl Jobs {
     }
 
     /// Has a job in memory, in no place yet.
-    pub(super) fn enter(&mut self, head: &JobHead) -> Handle<Entry> {
+    pub(super) fn enter(&mut self, head: &JobHead) -> Handle<JobEntry> {
         let queue = self.queues.enter(head.queue);
-        self.queues[queue].count_job(matches!(head.state, JobState::Reserved { .. }));
+        self.queues[queue].count_job(matches!(head.state, HeadState::Reserved { .. }));
         self.table.insert(head, queue)
     }
 
     /// Changes a job, whose run is over if it had one, and has it wait as it must then.
     pub(super) fn update(
         &mut self,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         step: &mut JobsStep<'_>,
-        change: impl FnOnce(&mut Table),
+        change: impl FnOnce(&mut JobTable),
     ) {
         let (queue, group) = (self.table[job].queue, self.table.group(job));
         self.displace(job);
@@ -39,7 +39,7 @@ impl Jobs {
     }
 
     /// Stores a job that has changed, and has it wait: here, or where only the store has it.
-    fn store_or_park(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) {
+    fn store_or_park(&mut self, job: Handle<JobEntry>, step: &mut JobsStep<'_>) {
         if let Some(parking) = self.parking_of(job, step) {
             self.park(job, parking, step.batch);
             return;
@@ -49,20 +49,20 @@ impl Jobs {
     }
 
     /// Has a job wait for a time, for its group or for a consumer.
-    pub(super) fn place(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) {
+    pub(super) fn place(&mut self, job: Handle<JobEntry>, step: &mut JobsStep<'_>) {
         self.place_as(job, self.is_due(job, step), step);
     }
 
     /// Whether the time has come that a job waits for. While loading it never has: all jobs go
     /// through the timers then, and the first advance names their queues.
-    pub(super) fn is_due(&self, job: Handle<Entry>, step: &JobsStep<'_>) -> bool {
+    pub(super) fn is_due(&self, job: Handle<JobEntry>, step: &JobsStep<'_>) -> bool {
         let entry = &self.table[job];
         !step.is_loading() && entry.visible_at <= self.clocks.at(step.now).on(entry.clock_of_wait())
     }
 
     /// Has a job wait that is due, or not. One that has expired waits for time to move on.
-    pub(super) fn place_as(&mut self, job: Handle<Entry>, mut is_due: bool, step: &mut JobsStep<'_>) {
-        let Entry { lease, number, .. } = self.table[job];
+    pub(super) fn place_as(&mut self, job: Handle<JobEntry>, mut is_due: bool, step: &mut JobsStep<'_>) {
+        let JobEntry { lease, number, .. } = self.table[job];
         if lease.is_some() {
             is_due = false;
         } else if let Some(at) = self.table.expires_at(job) {
@@ -76,11 +76,11 @@ impl Jobs {
     }
 
     /// Has a job wait for a time or for a consumer.
-    pub(super) fn place_alone(&mut self, job: Handle<Entry>, is_due: bool, step: &mut JobsStep<'_>) {
+    pub(super) fn place_alone(&mut self, job: Handle<JobEntry>, is_due: bool, step: &mut JobsStep<'_>) {
         if is_due {
             self.make_ready(job, step);
         } else {
-            let Entry { queue, visible_at, lease, .. } = self.table[job];
+            let JobEntry { queue, visible_at, lease, .. } = self.table[job];
             if lease.is_none() {
                 self.queues[queue].note_timed(visible_at);
             }
@@ -88,14 +88,14 @@ impl Jobs {
         }
     }
 
-    pub(super) fn make_ready(&mut self, job: Handle<Entry>, step: &mut JobsStep<'_>) {
-        self.queues.make_due(self.table.entries_mut(), job, Place::Ready);
+    pub(super) fn make_ready(&mut self, job: Handle<JobEntry>, step: &mut JobsStep<'_>) {
+        self.queues.make_due(self.table.entries_mut(), job, JobPlace::Ready);
         self.announce_if_open(self.table[job].queue, step);
     }
 
     /// Takes a job from where it waits, and from its group. Others are then moved up by
     /// [`Jobs::promote_next`].
-    pub(super) fn displace(&mut self, job: Handle<Entry>) {
+    pub(super) fn displace(&mut self, job: Handle<JobEntry>) {
         self.withdraw(job);
         self.stop_expiry(job);
         if let Some(group) = self.table.group(job) {
@@ -104,19 +104,19 @@ impl Jobs {
     }
 
     /// Takes a job from where it waits.
-    pub(super) fn withdraw(&mut self, job: Handle<Entry>) {
-        let place = self.table.entries_mut().set_place(job, Place::Nowhere);
+    pub(super) fn withdraw(&mut self, job: Handle<JobEntry>) {
+        let place = self.table.entries_mut().set_place(job, JobPlace::Nowhere);
         match place {
-            Place::Nowhere => {}
-            Place::Timed => self.timers.take_out(self.table.entries_mut(), job),
-            Place::Ready => {
+            JobPlace::Nowhere => {}
+            JobPlace::Timed => self.timers.take_out(self.table.entries_mut(), job),
+            JobPlace::Ready => {
                 self.queues.take_out(self.table.entries_mut(), job, place);
                 let queue = self.table[job].queue;
                 if self.queues[queue].line().ready() == 0 {
                     self.mark_closed(queue);
                 }
             }
-            Place::Behind => {
+            JobPlace::Behind => {
                 self.queues.take_out(self.table.entries_mut(), job, place);
                 let entry = &self.table[job];
                 if let Some(group) = self.table.group(job) {
@@ -126,13 +126,13 @@ impl Jobs {
         }
     }
 
-    pub(super) fn stop_expiry(&mut self, job: Handle<Entry>) {
+    pub(super) fn stop_expiry(&mut self, job: Handle<JobEntry>) {
         if let Some(at) = self.table.expires_at(job) {
             self.timers.forget_expiry(at, self.table[job].number);
         }
     }
 
-    pub(super) fn end_lease(&mut self, job: Handle<Entry>) {
+    pub(super) fn end_lease(&mut self, job: Handle<JobEntry>) {
         if self.table.end_lease(job) {
             self.queues[self.table[job].queue].end_run();
         }
@@ -142,7 +142,7 @@ impl Jobs {
     /// forward.
     pub(super) fn promote_next(
         &mut self,
-        queue: Handle<Queue>,
+        queue: Handle<QueueEntry>,
         group: Option<GroupKey>,
         step: &mut JobsStep<'_>,
     ) {
@@ -152,7 +152,7 @@ impl Jobs {
         self.announce_if_open(queue, step);
     }
 
-    pub(super) fn put(&self, job: Handle<Entry>, batch: &mut Batch) {
+    pub(super) fn put(&self, job: Handle<JobEntry>, batch: &mut Batch) {
         batch.ops.push(Op::PutJob(Box::new(self.head(job))));
     }
 }

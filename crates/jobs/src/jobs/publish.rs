@@ -1,11 +1,11 @@
 //! New jobs, and what becomes of one whose alias is held.
 
 use base::Timestamp;
-use records::{AliasKey, JobHead, JobId, JobState, QueueKey, Starts, Successor, Terms};
+use records::{AliasKey, HeadState, JobHead, JobId, JobTerms, QueueKey, Starts, Successor};
 
-use crate::entry::{Entry, Next};
+use crate::entry::{JobEntry, Succession};
 use crate::jobs::Jobs;
-use crate::jobs::advance::Expired;
+use crate::jobs::advance::ExpiredJob;
 use crate::recurrence::comes_again;
 use crate::slab::Handle;
 use crate::step::JobsStep;
@@ -13,7 +13,7 @@ use crate::table::FoundJob;
 
 /// A job to be published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewJob {
+pub struct NewJobHead {
     /// Its id, never given out before.
     pub id: JobId,
     /// The queue it goes to.
@@ -24,16 +24,16 @@ pub struct NewJob {
     /// Attempts it may have; at most 2^31 - 1.
     pub tries: u32,
     /// What else holds of it.
-    pub terms: Terms,
+    pub terms: JobTerms,
     /// The caller's own id.
     pub alias: Option<AliasKey>,
     /// What to do when the alias is held.
-    pub on_conflict: OnConflict,
+    pub on_conflict: ConflictPolicy,
 }
 
 /// What to do when the alias of a new job is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnConflict {
+pub enum ConflictPolicy {
     /// Refuse the new job.
     #[default]
     Reject,
@@ -45,7 +45,7 @@ pub enum OnConflict {
 
 /// What became of a new job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Published {
+pub enum PublishOutcome {
     /// It was stored.
     New,
     /// This waiting job or successor stays; nothing was stored.
@@ -70,7 +70,7 @@ pub enum Published {
 impl Jobs {
     /// Takes a new job in. Where the answer says that something was stored, its body is for the
     /// caller to put.
-    pub fn publish(&mut self, job: NewJob, step: &mut JobsStep<'_>) -> Published {
+    pub fn publish(&mut self, job: NewJobHead, step: &mut JobsStep<'_>) -> PublishOutcome {
         let holder = job.alias.and_then(|alias| self.table.by_alias(self.queues.find(job.queue)?, alias));
         if let Some(holder) = holder {
             return self.publish_behind(holder, &job, step);
@@ -83,13 +83,13 @@ impl Jobs {
             visible_at: job.run_at,
             attempt: 0,
             tries: job.tries,
-            state: JobState::Waiting,
+            state: HeadState::Waiting,
             alias: job.alias,
             terms: job.terms,
             successor: None,
         };
         self.admit(&head, step);
-        Published::New
+        PublishOutcome::New
     }
 
     /// Has the job that holds an alias, or its successor, expire now if that is due. So who
@@ -100,7 +100,7 @@ impl Jobs {
         queue: QueueKey,
         alias: AliasKey,
         step: &mut JobsStep<'_>,
-    ) -> Option<Expired> {
+    ) -> Option<ExpiredJob> {
         let holder = self.table.by_alias(self.queues.find(queue)?, alias)?;
         let now = step.now;
         let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
@@ -113,14 +113,14 @@ impl Jobs {
             is_over(successor.terms.expires_at) && !comes_again
         };
         let job = self.table.successor(holder).filter(ends)?.id;
-        self.set_successor(holder, Next::Nobody, step.batch);
+        self.set_successor(holder, Succession::Nobody, step.batch);
         self.put(holder, step.batch);
-        Some(Expired { job, queue, alias: Some(alias), next_run: None })
+        Some(ExpiredJob { job, queue, alias: Some(alias), next_run: None })
     }
 
     /// Has a job that waits expire now, if that is due: a call is about it, before
     /// [`Jobs::advance`] comes to it.
-    pub fn expire_waiting(&mut self, id: JobId, step: &mut JobsStep<'_>) -> Option<Expired> {
+    pub fn expire_waiting(&mut self, id: JobId, step: &mut JobsStep<'_>) -> Option<ExpiredJob> {
         let Some(FoundJob::Job(job)) = self.table.find(id) else { return None };
         let is_over = self.table.expires_by(job, step.now);
         if self.table[job].lease.is_some() || !is_over {
@@ -130,42 +130,53 @@ impl Jobs {
     }
 
     /// Publishes a job whose alias `holder` holds.
-    fn publish_behind(&mut self, holder: Handle<Entry>, job: &NewJob, step: &mut JobsStep<'_>) -> Published {
+    fn publish_behind(
+        &mut self,
+        holder: Handle<JobEntry>,
+        job: &NewJobHead,
+        step: &mut JobsStep<'_>,
+    ) -> PublishOutcome {
         let successor = self.table.successor(holder).map(|successor| successor.id);
         let is_reserved = self.table[holder].lease.is_some();
         let meant = successor.unwrap_or(self.table[holder].id);
         match job.on_conflict {
-            OnConflict::Reject => Published::Conflict(meant),
-            OnConflict::Keep if is_reserved && successor.is_none() => {
+            ConflictPolicy::Reject => PublishOutcome::Conflict(meant),
+            ConflictPolicy::Keep if is_reserved && successor.is_none() => {
                 self.succeed(holder, job, Starts::AfterJob, step)
             }
-            OnConflict::Keep => Published::Kept(meant),
-            OnConflict::Replace if is_reserved => self.succeed(holder, job, Starts::AfterRun, step),
-            OnConflict::Replace => self.replace(holder, job, step),
+            ConflictPolicy::Keep => PublishOutcome::Kept(meant),
+            ConflictPolicy::Replace if is_reserved => self.succeed(holder, job, Starts::AfterRun, step),
+            ConflictPolicy::Replace => self.replace(holder, job, step),
         }
     }
 
     fn succeed(
         &mut self,
-        holder: Handle<Entry>,
-        job: &NewJob,
+        holder: Handle<JobEntry>,
+        job: &NewJobHead,
         starts: Starts,
         step: &mut JobsStep<'_>,
-    ) -> Published {
+    ) -> PublishOutcome {
         let number = self.numbers.take_job();
-        let NewJob { id, run_at, tries, terms, .. } = *job;
+        let NewJobHead { id, run_at, tries, terms, .. } = *job;
         let successor = Successor { id, number, run_at, tries, terms, starts };
-        let replaced = self.set_successor(holder, Next::from_stored(Some(Box::new(successor))), step.batch);
+        let replaced =
+            self.set_successor(holder, Succession::from_stored(Some(Box::new(successor))), step.batch);
         self.put(holder, step.batch);
-        Published::Succeeds { replaced }
+        PublishOutcome::Succeeds { replaced }
     }
 
-    fn replace(&mut self, waiting: Handle<Entry>, job: &NewJob, step: &mut JobsStep<'_>) -> Published {
-        let dropped = self.set_successor(waiting, Next::Nobody, step.batch);
+    fn replace(
+        &mut self,
+        waiting: Handle<JobEntry>,
+        job: &NewJobHead,
+        step: &mut JobsStep<'_>,
+    ) -> PublishOutcome {
+        let dropped = self.set_successor(waiting, Succession::Nobody, step.batch);
         let (replaced, number) = (self.table[waiting].id, self.numbers.take_job());
         self.update(waiting, step, |table| {
             table.replace(waiting, number, (job.run_at, job.tries), &job.terms);
         });
-        Published::Replaced { job: replaced, dropped }
+        PublishOutcome::Replaced { job: replaced, dropped }
     }
 }

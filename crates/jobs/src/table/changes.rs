@@ -2,21 +2,21 @@
 //! its next run. It is in no heap meanwhile, for the heaps go by what is changed here.
 
 use base::Timestamp;
-use records::{Holder, JobClock, Recurrence, Terms};
+use records::{JobClock, JobTerms, LeaseHolder, Recurrence};
 
-use super::{Table, expires_at};
-use crate::clocks::Moment;
-use crate::entry::{Entry, Lease, Place};
+use super::{JobTable, expires_at};
+use crate::clocks::ClockTimes;
+use crate::entry::{JobEntry, JobLease, JobPlace};
 use crate::slab::Handle;
 
-impl Table {
+impl JobTable {
     /// Has a waiting job be another one, of the same id and alias. Its attempts begin anew.
     pub(crate) fn replace(
         &mut self,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         number: u64,
         (run_at, tries): (Timestamp, u32),
-        terms: &Terms,
+        terms: &JobTerms,
     ) {
         let entry = self.entry_mut(job);
         (entry.run_at, entry.visible_at) = (run_at, run_at);
@@ -28,7 +28,7 @@ impl Table {
     /// for a retry keeps the time that it was first due at.
     pub(crate) fn reschedule(
         &mut self,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         clock: JobClock,
         run_at: Timestamp,
         on_engine: Timestamp,
@@ -45,7 +45,7 @@ impl Table {
     /// Gives the successor of a job another time, which is `on_engine` by the engine clock.
     pub(crate) fn reschedule_successor(
         &mut self,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         clock: JobClock,
         run_at: Timestamp,
         on_engine: Timestamp,
@@ -60,9 +60,15 @@ impl Table {
     }
 
     /// Begins a run of a job that waits: it is with a worker `until` then, of the engine clock.
-    pub(crate) fn begin_lease(&mut self, job: Handle<Entry>, number: u64, holder: Holder, until: Timestamp) {
+    pub(crate) fn begin_lease(
+        &mut self,
+        job: Handle<JobEntry>,
+        number: u64,
+        holder: LeaseHolder,
+        until: Timestamp,
+    ) {
         let visible_at_before = Some(self[job].visible_at);
-        let lease = self.leases.insert(Lease { number, holder, visible_at_before });
+        let lease = self.leases.insert(JobLease { number, holder, visible_at_before });
         let entry = self.entry_mut(job);
         entry.lease = Some(lease);
         entry.attempt = entry.attempt.saturating_add(1);
@@ -70,19 +76,19 @@ impl Table {
     }
 
     /// Has a lease end then, of the engine clock.
-    pub(crate) fn extend_lease(&mut self, job: Handle<Entry>, until: Timestamp) {
+    pub(crate) fn extend_lease(&mut self, job: Handle<JobEntry>, until: Timestamp) {
         debug_assert!(self[job].lease.is_some(), "a job that waits has no lease");
         self.entry_mut(job).visible_at = until;
     }
 
     /// Takes the lease from a job, if there is one: whether there was.
-    pub(crate) fn end_lease(&mut self, job: Handle<Entry>) -> bool {
+    pub(crate) fn end_lease(&mut self, job: Handle<JobEntry>) -> bool {
         let lease = self.entry_mut(job).lease.take();
         lease.map(|lease| self.leases.remove(lease)).is_some()
     }
 
     /// Has a job whose run has ended wait for its next try.
-    pub(crate) fn retry(&mut self, job: Handle<Entry>, is_counted: bool, until: Moment) {
+    pub(crate) fn retry(&mut self, job: Handle<JobEntry>, is_counted: bool, until: ClockTimes) {
         let entry = self.entry_mut(job);
         if !is_counted {
             entry.attempt = entry.attempt.saturating_sub(1);
@@ -91,7 +97,7 @@ impl Table {
     }
 
     /// Has a job whose run has ended wait where it did before that, as if it had not been leased.
-    pub(crate) fn take_run_back(&mut self, job: Handle<Entry>, visible_at: Timestamp) {
+    pub(crate) fn take_run_back(&mut self, job: Handle<JobEntry>, visible_at: Timestamp) {
         let entry = self.entry_mut(job);
         entry.attempt = entry.attempt.saturating_sub(1);
         entry.visible_at = visible_at;
@@ -101,7 +107,7 @@ impl Table {
     /// the engine clock.
     pub(crate) fn begin_next_run(
         &mut self,
-        job: Handle<Entry>,
+        job: Handle<JobEntry>,
         number: u64,
         (clock, due, on_engine): (JobClock, Timestamp, Timestamp),
         recurrence: Recurrence,
@@ -118,7 +124,7 @@ impl Table {
 
     /// Has a run that comes again expire as long after it is due, by the engine clock, as its runs
     /// are worth making. Other jobs expire when they would have.
-    fn set_ttl_from(&mut self, job: Handle<Entry>, due: Timestamp) {
+    fn set_ttl_from(&mut self, job: Handle<JobEntry>, due: Timestamp) {
         let Some(extra) = self[job].extra else { return };
         let extra = &mut self.extras[extra];
         if let Some(recurrence) = &extra.recurrence {
@@ -127,8 +133,8 @@ impl Table {
     }
 
     /// A job that changes. It is in no heap.
-    fn entry_mut(&mut self, job: Handle<Entry>) -> &mut Entry {
-        debug_assert_eq!(self[job].place, Place::Nowhere, "heaps, timers and groups go by what changes");
+    fn entry_mut(&mut self, job: Handle<JobEntry>) -> &mut JobEntry {
+        debug_assert_eq!(self[job].place, JobPlace::Nowhere, "heaps, timers and groups go by what changes");
         self.records.entries.get_mut(job)
     }
 }

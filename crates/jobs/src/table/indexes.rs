@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 use records::{AliasKey, JobId};
 
 use super::{FoundJob, Records};
-use crate::entry::Entry;
-use crate::queues::Queue;
+use crate::entry::JobEntry;
+use crate::queues::QueueEntry;
 use crate::slab::Handle;
 
 /// Indexes below this size are not worth giving memory back.
@@ -18,7 +18,7 @@ const INDEX_ENTRIES_KEPT: usize = 1 << 12;
 #[derive(Default)]
 pub(super) struct Indexes {
     ids: HashTable<IdPlace>,
-    aliases: HashTable<Handle<Entry>>,
+    aliases: HashTable<Handle<JobEntry>>,
 }
 
 impl Indexes {
@@ -30,24 +30,24 @@ impl Indexes {
     pub(super) fn find_alias(
         &self,
         records: &Records,
-        queue: Handle<Queue>,
+        queue: Handle<QueueEntry>,
         alias: AliasKey,
-    ) -> Option<Handle<Entry>> {
-        let holds = |job: &Handle<Entry>| records.holds(*job, queue, alias);
+    ) -> Option<Handle<JobEntry>> {
+        let holds = |job: &Handle<JobEntry>| records.holds(*job, queue, alias);
         self.aliases.find(hash_of_alias(queue, alias), holds).copied()
     }
 
-    pub(super) fn insert_job(&mut self, records: &Records, job: Handle<Entry>) {
+    pub(super) fn insert_job(&mut self, records: &Records, job: Handle<JobEntry>) {
         self.insert_id(records, IdPlace::of_job(job));
     }
 
     /// The id of a job's successor leads to the job.
-    pub(super) fn insert_successor(&mut self, records: &Records, job: Handle<Entry>) {
+    pub(super) fn insert_successor(&mut self, records: &Records, job: Handle<JobEntry>) {
         self.insert_id(records, IdPlace::of_successor(job));
     }
 
-    pub(super) fn insert_alias(&mut self, records: &Records, job: Handle<Entry>) {
-        let hash = |job: &Handle<Entry>| records.hash_of_alias(*job);
+    pub(super) fn insert_alias(&mut self, records: &Records, job: Handle<JobEntry>) {
+        let hash = |job: &Handle<JobEntry>| records.hash_of_alias(*job);
         self.aliases.insert_unique(hash(&job), job, hash);
     }
 
@@ -60,8 +60,8 @@ impl Indexes {
         }
     }
 
-    pub(super) fn remove_alias(&mut self, records: &Records, queue: Handle<Queue>, alias: AliasKey) {
-        let holds = |job: &Handle<Entry>| records.holds(*job, queue, alias);
+    pub(super) fn remove_alias(&mut self, records: &Records, queue: Handle<QueueEntry>, alias: AliasKey) {
+        let holds = |job: &Handle<JobEntry>| records.holds(*job, queue, alias);
         let found = self.aliases.find_entry(hash_of_alias(queue, alias), holds);
         let Ok(found) = found else { unreachable!("every alias that is held is indexed") };
         found.remove();
@@ -93,11 +93,11 @@ impl Records {
         }
     }
 
-    fn holds(&self, job: Handle<Entry>, queue: Handle<Queue>, alias: AliasKey) -> bool {
+    fn holds(&self, job: Handle<JobEntry>, queue: Handle<QueueEntry>, alias: AliasKey) -> bool {
         self.entries[job].queue == queue && self.claim(job).is_some_and(|claim| claim.alias == alias)
     }
 
-    fn hash_of_alias(&self, job: Handle<Entry>) -> u64 {
+    fn hash_of_alias(&self, job: Handle<JobEntry>) -> u64 {
         let claim = self.claim(job).expect("only jobs with an alias are indexed by it");
         hash_of_alias(self.entries[job].queue, claim.alias)
     }
@@ -116,11 +116,11 @@ struct IdPlace(NonZeroU32);
 impl IdPlace {
     const SUCCESSOR: u32 = 1 << 31;
 
-    fn of_job(job: Handle<Entry>) -> Self {
+    fn of_job(job: Handle<JobEntry>) -> Self {
         Self(job.number())
     }
 
-    fn of_successor(job: Handle<Entry>) -> Self {
+    fn of_successor(job: Handle<JobEntry>) -> Self {
         Self(job.number() | Self::SUCCESSOR)
     }
 
@@ -135,6 +135,6 @@ fn hash_of_id(id: JobId) -> u64 {
     hash::derived(0, &id.0)
 }
 
-fn hash_of_alias(queue: Handle<Queue>, alias: AliasKey) -> u64 {
+fn hash_of_alias(queue: Handle<QueueEntry>, alias: AliasKey) -> u64 {
     hash::derived(queue.number().get().into(), &alias.0.to_le_bytes())
 }

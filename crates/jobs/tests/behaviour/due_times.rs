@@ -1,18 +1,18 @@
 //! When a job becomes available, in which order, and who is told.
 
 use base::Timestamp;
-use jobs::{Counts, NewJob, Progress, Published, RescheduleError};
+use jobs::{JobCounts, JobsProgress, NewJobHead, PublishOutcome, RescheduleError};
 use records::QueueKey;
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
-use jobs::Retry;
+use jobs::RetryTerms;
 
 const TEN_YEARS_MS: i64 = 10 * 365 * 86_400_000;
 
 #[test]
 fn a_job_that_is_due_can_be_leased_at_once() {
     let mut rig = Rig::new();
-    assert_eq!(rig.publish(job(1)), Published::New);
+    assert_eq!(rig.publish(job(1)), PublishOutcome::New);
     assert_eq!(rig.taken_wakes(), [QUEUE]);
     let leased = rig.lease().expect("it is due");
     assert_eq!((leased.reservation.job, leased.attempt, leased.tries), (id(1), 1, 3));
@@ -50,7 +50,7 @@ fn jobs_go_out_by_due_time_then_by_publishing() {
 fn queues_do_not_see_each_others_jobs() {
     let mut rig = Rig::new();
     let other = QueueKey(8);
-    rig.publish(NewJob { queue: other, ..job(1) });
+    rig.publish(NewJobHead { queue: other, ..job(1) });
     assert_eq!((rig.lease(), rig.jobs.ready(other), rig.taken_wakes()), (None, 1, vec![other]));
 }
 
@@ -67,7 +67,7 @@ fn a_queue_is_named_when_it_gets_its_first_ready_job() {
     rig.publish(job(4));
     assert_eq!(rig.taken_wakes(), [QUEUE], "drained, and ready again");
     let reservation = rig.take();
-    rig.release(reservation, Retry::counted(ms(0))).expect("it holds");
+    rig.release(reservation, RetryTerms::counted(ms(0))).expect("it holds");
     assert_eq!(rig.taken_wakes(), [QUEUE], "given back to an empty queue");
 }
 
@@ -78,10 +78,10 @@ fn time_can_be_caught_up_with_in_steps() {
         rig.publish(job_at(number, i64::from(number)));
     }
     rig.now = Timestamp(100);
-    assert_eq!(rig.advance(2), (vec![], Progress::More));
+    assert_eq!(rig.advance(2), (vec![], JobsProgress::More));
     assert_eq!(rig.jobs.ready(QUEUE), 2);
-    assert_eq!(rig.advance(2), (vec![], Progress::More));
-    assert_eq!(rig.advance(2), (vec![], Progress::Done));
+    assert_eq!(rig.advance(2), (vec![], JobsProgress::More));
+    assert_eq!(rig.advance(2), (vec![], JobsProgress::Done));
     assert_eq!(rig.drain(), [1, 2, 3, 4, 5].map(id));
 }
 
@@ -107,7 +107,7 @@ fn a_retry_called_forward_keeps_the_time_the_job_was_first_due() {
     rig.publish(job_at(1, 10));
     rig.at(10);
     let held = rig.take();
-    rig.release(held, Retry::counted(ms(1_000))).expect("it holds");
+    rig.release(held, RetryTerms::counted(ms(1_000))).expect("it holds");
     rig.at(20);
     rig.taken_wakes();
     assert_eq!(rig.reschedule(id(1), 20), Ok(()));
@@ -124,6 +124,6 @@ fn jobs_are_counted_where_they_stand() {
     }
     rig.publish(job_at(4, 50));
     rig.take();
-    assert_eq!(rig.jobs.counts(), Counts { scheduled: 1, ready: 2, reserved: 1 });
+    assert_eq!(rig.jobs.counts(), JobCounts { scheduled: 1, ready: 2, reserved: 1 });
     assert_eq!(rig.jobs.ready(QUEUE), 2);
 }

@@ -1,14 +1,14 @@
 //! Jobs of a group: one at a time, in the order of when they were first due.
 
 use base::Timestamp;
-use jobs::{NewJob, OnConflict, Retry};
-use records::{GroupKey, Holder, Process, Terms};
+use jobs::{ConflictPolicy, NewJobHead, RetryTerms};
+use records::{GroupKey, JobTerms, LeaseHolder, Process};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, ms};
 
-fn grouped(number: u8, run_at: i64) -> NewJob {
-    let terms = Terms { group: Some(GroupKey(1)), ..Terms::default() };
-    NewJob { run_at: Timestamp(run_at), terms, ..job(number) }
+fn grouped(number: u8, run_at: i64) -> NewJobHead {
+    let terms = JobTerms { group: Some(GroupKey(1)), ..JobTerms::default() };
+    NewJobHead { run_at: Timestamp(run_at), terms, ..job(number) }
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn one_runs_at_a_time_and_others_pass() {
     for number in 1..=3 {
         rig.publish(grouped(number, 0));
     }
-    rig.publish(NewJob { run_at: Timestamp(0), ..job(4) });
+    rig.publish(NewJobHead { run_at: Timestamp(0), ..job(4) });
     assert_eq!(
         (rig.jobs.ready(QUEUE), rig.jobs.counts_of(QUEUE).ready),
         (2, 4),
@@ -59,7 +59,7 @@ fn a_started_job_that_waits_for_its_retry_blocks_its_group() {
     rig.publish(grouped(1, 0));
     rig.publish(grouped(2, 0));
     let held = rig.take();
-    rig.release(held, Retry::counted(ms(50))).expect("it holds");
+    rig.release(held, RetryTerms::counted(ms(50))).expect("it holds");
     rig.at(49);
     assert_eq!(rig.lease(), None);
     rig.at(50);
@@ -72,7 +72,7 @@ fn a_first_attempt_that_is_taken_back_does_not_block() {
     rig.publish(grouped(1, 0));
     rig.publish(grouped(2, 0));
     let held = rig.take();
-    rig.release(held, Retry::uncounted(ms(50))).expect("it holds");
+    rig.release(held, RetryTerms::uncounted(ms(50))).expect("it holds");
     assert_eq!(rig.take().job, id(2), "the first is not due and was never started");
 }
 
@@ -85,15 +85,15 @@ fn done_dead_expired_and_cancelled_free_the_group() {
         },
         |rig| {
             let held = rig.take();
-            rig.release(held, Retry::counted(ms(0))).expect("it holds");
+            rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
         },
         |rig| drop(rig.at(10)),
         |rig| assert!(rig.cancel(id(1)).is_some()),
     ];
     for end in ends {
         let mut rig = Rig::new();
-        let terms = Terms { expires_at: Some(Timestamp(10)), ..grouped(1, 0).terms };
-        rig.publish(NewJob { tries: 1, terms, ..grouped(1, 0) });
+        let terms = JobTerms { expires_at: Some(Timestamp(10)), ..grouped(1, 0).terms };
+        rig.publish(NewJobHead { tries: 1, terms, ..grouped(1, 0) });
         rig.publish(grouped(2, 0));
         end(&mut rig);
         assert_eq!((rig.jobs.get(id(1)), rig.drain()), (None, vec![id(2)]));
@@ -105,7 +105,7 @@ fn a_restart_knows_who_was_started() {
     for (process, first) in [(Process(1), None), (Process(2), Some(id(1)))] {
         let mut rig = Rig::new();
         rig.publish(grouped(1, 0));
-        rig.lease_as(Holder::Own(Process(1)), LONG).expect("it is due");
+        rig.lease_as(LeaseHolder::Own(Process(1)), LONG).expect("it is due");
         rig.publish(grouped(2, -5));
         rig.restart(process);
         rig.at(5);
@@ -116,11 +116,11 @@ fn a_restart_knows_who_was_started() {
 #[test]
 fn a_replacement_starts_anew_and_may_change_groups() {
     let mut rig = Rig::new();
-    rig.publish(NewJob { terms: grouped(1, 0).terms, ..aliased(1, OnConflict::Replace) });
+    rig.publish(NewJobHead { terms: grouped(1, 0).terms, ..aliased(1, ConflictPolicy::Replace) });
     let held = rig.take();
-    rig.release(held, Retry::counted(ms(500))).expect("it holds");
+    rig.release(held, RetryTerms::counted(ms(500))).expect("it holds");
     rig.publish(grouped(2, 0));
     assert_eq!(rig.lease(), None);
-    rig.publish(aliased(3, OnConflict::Replace));
+    rig.publish(aliased(3, ConflictPolicy::Replace));
     assert_eq!(rig.drain(), [id(2), id(1)]);
 }

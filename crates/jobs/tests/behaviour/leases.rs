@@ -1,19 +1,19 @@
 //! Leases: one at a time, fenced, extended, lapsed; and what an attempt costs.
 
 use base::Timestamp;
-use jobs::{Acked, Lapsed, Released, Retry, Stale};
-use records::{Holder, Process, Reservation};
+use jobs::{AckedJob, Lapsed, ReleaseOutcome, RetryTerms, Stale};
+use records::{LeaseHolder, Process, Reservation};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
-const OWN: Holder = Holder::Own(Process(1));
+const OWN: LeaseHolder = LeaseHolder::Own(Process(1));
 
 #[test]
 fn a_job_that_is_done_is_gone() {
     let mut rig = Rig::new();
     rig.publish(job(1));
     let held = rig.take();
-    assert_eq!(rig.ack(held), Ok(Acked { successor: None, next_run: None }));
+    assert_eq!(rig.ack(held), Ok(AckedJob { successor: None, next_run: None }));
     assert_eq!((rig.jobs.get(id(1)), rig.stored.len(), rig.jobs.next_wakeup()), (None, 0, None));
     assert!(rig.deleted.contains(&id(1)));
     assert_eq!(rig.ack(held), Err(Stale));
@@ -24,13 +24,13 @@ fn a_stale_reservation_changes_nothing() {
     let mut rig = Rig::new();
     rig.publish(job(1));
     let old = rig.take();
-    rig.release(old, Retry::counted(ms(0))).expect("it holds");
+    rig.release(old, RetryTerms::counted(ms(0))).expect("it holds");
     let new = rig.take();
     let before = rig.stored.clone();
     let unknown = Reservation { job: id(9), lease: new.lease };
     for stale in [old, unknown, Reservation { lease: new.lease + 1, ..new }] {
         assert_eq!(rig.ack(stale), Err(Stale));
-        assert_eq!(rig.release(stale, Retry::counted(ms(0))), Err(Stale));
+        assert_eq!(rig.release(stale, RetryTerms::counted(ms(0))), Err(Stale));
         assert_eq!(rig.extend(stale, ms(1)), Err(Stale));
         assert_eq!(rig.jobs.held(rig.now, stale), None);
     }
@@ -43,7 +43,7 @@ fn a_stale_reservation_changes_nothing() {
 fn a_reservation_ends_with_its_ttr_though_nobody_noticed_yet() {
     let mut rig = Rig::new();
     rig.publish(job(1));
-    let held = rig.lease_as(Holder::Outside, ms(10)).expect("it is due").reservation;
+    let held = rig.lease_as(LeaseHolder::Outside, ms(10)).expect("it is due").reservation;
     rig.now = Timestamp(9);
     assert!(rig.jobs.held(rig.now, held).is_some());
     rig.now = Timestamp(10);
@@ -54,11 +54,11 @@ fn a_reservation_ends_with_its_ttr_though_nobody_noticed_yet() {
 fn a_lease_that_ran_out_counts_and_is_told() {
     let mut rig = Rig::new();
     rig.publish(job(1));
-    rig.lease_as(Holder::Outside, ms(10)).expect("it is due");
+    rig.lease_as(LeaseHolder::Outside, ms(10)).expect("it is due");
     rig.taken_wakes();
     let lapsed = rig.at(25);
-    let released = Released::Waiting { until: Timestamp(10) };
-    let (holder, alias, group) = (Holder::Outside, None, None);
+    let released = ReleaseOutcome::Waiting { until: Timestamp(10) };
+    let (holder, alias, group) = (LeaseHolder::Outside, None, None);
     let expect = Lapsed { job: id(1), queue: QUEUE, alias, attempt: 1, tries: 3, group, holder, released };
     assert_eq!(lapsed, [expect]);
     assert_eq!(rig.taken_wakes(), [QUEUE]);
@@ -69,7 +69,7 @@ fn a_lease_that_ran_out_counts_and_is_told() {
 fn an_extended_lease_lasts_from_now() {
     let mut rig = Rig::new();
     rig.publish(job(1));
-    let held = rig.lease_as(Holder::Outside, ms(10)).expect("it is due").reservation;
+    let held = rig.lease_as(LeaseHolder::Outside, ms(10)).expect("it is due").reservation;
     rig.at(9);
     assert_eq!(rig.extend(held, ms(10)), Ok(Timestamp(19)));
     assert_eq!((rig.at(18), rig.jobs.next_wakeup()), (vec![], Some(Timestamp(19))));
@@ -82,7 +82,7 @@ fn a_released_job_comes_back_after_its_delay() {
     rig.publish(job(1));
     let held = rig.take();
     let until = Timestamp(30);
-    assert_eq!(rig.release(held, Retry::counted(ms(30))), Ok(Released::Waiting { until }));
+    assert_eq!(rig.release(held, RetryTerms::counted(ms(30))), Ok(ReleaseOutcome::Waiting { until }));
     rig.at(29);
     assert_eq!(rig.lease(), None);
     rig.at(30);
@@ -96,8 +96,9 @@ fn the_last_try_makes_a_job_dead() {
     for attempt in 1..=3 {
         let leased = rig.lease().expect("it has tries left");
         assert_eq!(leased.attempt, attempt);
-        let released = rig.release(leased.reservation, Retry::counted(ms(0)));
-        let expect = if attempt < 3 { Released::Waiting { until: rig.now } } else { Released::Dead };
+        let released = rig.release(leased.reservation, RetryTerms::counted(ms(0)));
+        let expect =
+            if attempt < 3 { ReleaseOutcome::Waiting { until: rig.now } } else { ReleaseOutcome::Dead };
         assert_eq!(released, Ok(expect));
     }
     assert_eq!((rig.jobs.get(id(1)), rig.stored.len()), (None, 0));
@@ -108,17 +109,17 @@ fn what_an_attempt_costs_is_for_the_caller_to_say() {
     // (how the attempt ends, tries, what becomes of the job, the number of the attempt that
     // follows)
     let cases = [
-        (Retry::counted(ms(0)), 2, true, Some(2)),
-        (Retry::counted(ms(0)), 1, false, None),
-        (Retry::interrupted(ms(0)), 1, true, Some(2)),
-        (Retry::uncounted(ms(0)), 1, true, Some(1)),
+        (RetryTerms::counted(ms(0)), 2, true, Some(2)),
+        (RetryTerms::counted(ms(0)), 1, false, None),
+        (RetryTerms::interrupted(ms(0)), 1, true, Some(2)),
+        (RetryTerms::uncounted(ms(0)), 1, true, Some(1)),
     ];
     for (retry, tries, waits, next) in cases {
         let mut rig = Rig::new();
-        rig.publish(jobs::NewJob { tries, ..job(1) });
+        rig.publish(jobs::NewJobHead { tries, ..job(1) });
         let held = rig.take();
         let released = rig.release(held, retry).expect("it holds");
-        assert_eq!(matches!(released, Released::Waiting { .. }), waits, "{retry:?} of {tries}");
+        assert_eq!(matches!(released, ReleaseOutcome::Waiting { .. }), waits, "{retry:?} of {tries}");
         assert_eq!(rig.lease().map(|leased| leased.attempt), next, "{retry:?} of {tries}");
     }
 }
@@ -126,23 +127,23 @@ fn what_an_attempt_costs_is_for_the_caller_to_say() {
 #[test]
 fn an_attempt_that_makes_up_for_an_interrupted_one_is_the_last() {
     let mut rig = Rig::new();
-    rig.publish(jobs::NewJob { tries: 1, ..job(1) });
+    rig.publish(jobs::NewJobHead { tries: 1, ..job(1) });
     let held = rig.take();
-    rig.release(held, Retry::interrupted(ms(0))).expect("it holds");
+    rig.release(held, RetryTerms::interrupted(ms(0))).expect("it holds");
     let leased = rig.lease().expect("it is repeated");
     assert_eq!((leased.attempt, leased.tries), (2, 1));
-    assert_eq!(rig.release(leased.reservation, Retry::counted(ms(0))), Ok(Released::Dead));
+    assert_eq!(rig.release(leased.reservation, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
 }
 
 #[test]
 fn a_lapse_takes_the_last_try_of_a_consumer_outside_but_not_of_a_worker_of_our_own() {
-    for (holder, dies) in [(Holder::Outside, true), (OWN, false)] {
+    for (holder, dies) in [(LeaseHolder::Outside, true), (OWN, false)] {
         let mut rig = Rig::new();
-        rig.publish(jobs::NewJob { tries: 1, ..job(1) });
+        rig.publish(jobs::NewJobHead { tries: 1, ..job(1) });
         rig.lease_as(holder, ms(10)).expect("it is due");
         let released: Vec<_> = rig.at(10).iter().map(|lapse| lapse.released).collect();
         let until = Timestamp(10);
-        assert_eq!(released, [if dies { Released::Dead } else { Released::Waiting { until } }]);
+        assert_eq!(released, [if dies { ReleaseOutcome::Dead } else { ReleaseOutcome::Waiting { until } }]);
         assert_eq!(rig.jobs.get(id(1)).is_none(), dies);
     }
 }
@@ -156,12 +157,12 @@ fn a_lease_that_reached_nobody_leaves_the_job_at_its_place() {
     rig.at(100);
     let lost = rig.take();
     rig.at(110);
-    assert_eq!(rig.give_back(lost), Ok(Released::Waiting { until: Timestamp(110) }));
+    assert_eq!(rig.give_back(lost), Ok(ReleaseOutcome::Waiting { until: Timestamp(110) }));
     assert_eq!((rig.ack(lost), rig.give_back(lost)), (Err(Stale), Err(Stale)));
     let again = rig.lease().expect("it is ready");
     assert_eq!((again.reservation.job, again.attempt), (id(1), 1));
     // A retry keeps the place of that retry.
-    rig.release(again.reservation, Retry::counted(ms(0))).expect("it holds");
+    rig.release(again.reservation, RetryTerms::counted(ms(0))).expect("it holds");
     let lost = [rig.take(), rig.take(), rig.take()];
     assert_eq!(lost.map(|held| held.job), [id(2), id(3), id(1)]);
     for held in lost {

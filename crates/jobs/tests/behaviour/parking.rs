@@ -1,8 +1,8 @@
 //! Jobs that are in the store only, until they are needed.
 
 use base::Timestamp;
-use jobs::{NewJob, QueueRules, ReadRequest, Retry};
-use records::{GroupKey, JobClock, JobId, Parking, Process, QueueKey, QueueOrder, Terms};
+use jobs::{NewJobHead, QueueRules, ReadRequest, RetryTerms};
+use records::{GroupKey, JobClock, JobId, JobTerms, Parking, Process, QueueKey, QueueOrder};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
@@ -51,8 +51,8 @@ fn jobs_of_one_clock_do_not_make_way_for_those_of_the_other() {
     let mut rig = Rig::new();
     for number in 1..=9 {
         let clock = if number < 9 { JobClock::Engine } else { JobClock::Wall };
-        rig.publish(NewJob {
-            terms: Terms { clock, ..Terms::default() },
+        rig.publish(NewJobHead {
+            terms: JobTerms { clock, ..JobTerms::default() },
             ..job_at(number, FAR + i64::from(number))
         });
     }
@@ -105,7 +105,7 @@ fn a_retry_waits_behind_what_is_parked_before_it() {
     rig.evict();
     let held = rig.take();
     rig.at(10);
-    rig.release(held, Retry::counted(ms(0))).expect("it holds");
+    rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
     assert_eq!((rig.jobs.ready(QUEUE), rig.lease()), (0, None), "it was not parked, but others come first");
     assert_eq!(drained(&mut rig), [id(2), id(3), id(1)]);
 }
@@ -150,13 +150,13 @@ fn what_was_published_late_with_a_time_before_all_others_goes_first_whatever_is_
 fn a_group_waits_for_those_of_it_whose_time_came_before_also_where_the_newest_goes_first() {
     let mut rig = Rig::new();
     rig.rule(QueueRules { order: QueueOrder::Lifo, ..QueueRules::default() });
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     for number in 1..=2 {
-        rig.publish(NewJob { terms, ..job_at(number, FAR) });
+        rig.publish(NewJobHead { terms, ..job_at(number, FAR) });
     }
     rig.evict();
     rig.at(FAR + 10);
-    rig.publish(NewJob { terms, ..job_at(3, FAR + 10) });
+    rig.publish(NewJobHead { terms, ..job_at(3, FAR + 10) });
     assert_eq!(rig.lease(), None);
     assert_eq!(drained(&mut rig), [1, 2, 3].map(id));
 }
@@ -164,9 +164,9 @@ fn a_group_waits_for_those_of_it_whose_time_came_before_also_where_the_newest_go
 #[test]
 fn nobody_goes_before_the_first_of_a_group_because_that_is_parked() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     for number in 1..=3 {
-        rig.publish(NewJob { terms, ..job(number) });
+        rig.publish(NewJobHead { terms, ..job(number) });
     }
     rig.publish(job(4));
     rig.evict();
@@ -181,12 +181,12 @@ fn nobody_goes_before_the_first_of_a_group_because_that_is_parked() {
 fn what_is_parked_is_not_wanted_at_the_same_moment() {
     // Each is due, or expires, as soon as may be for it to be parked.
     let soon = Timestamp(1_001);
-    let expires = Terms { expires_at: Some(soon), ..Terms::default() };
-    let jobs = [NewJob { terms: expires, ..job(1) }, NewJob { run_at: soon, ..job(1) }];
+    let expires = JobTerms { expires_at: Some(soon), ..JobTerms::default() };
+    let jobs = [NewJobHead { terms: expires, ..job(1) }, NewJobHead { run_at: soon, ..job(1) }];
     for first in jobs {
         let mut rig = Rig::new();
         for number in 1..=3 {
-            rig.publish(NewJob { id: id(number), ..first });
+            rig.publish(NewJobHead { id: id(number), ..first });
         }
         rig.evict();
         assert_ne!(parked(&rig), []);
@@ -204,9 +204,9 @@ fn what_is_parked_is_not_wanted_at_the_same_moment() {
 #[test]
 fn a_group_keeps_its_active_job_and_asks_for_those_behind() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     for number in 1..=4 {
-        rig.publish(NewJob { terms, ..job(number) });
+        rig.publish(NewJobHead { terms, ..job(number) });
     }
     rig.evict();
     assert_eq!(parked(&rig), [2, 3, 4].map(|number| (number, Parking::Worker)));
@@ -220,9 +220,9 @@ fn a_group_keeps_its_active_job_and_asks_for_those_behind() {
 #[test]
 fn a_group_leaves_memory_with_its_head_which_leads_back_to_it_in_the_order_of_the_queue() {
     let mut rig = Rig::new();
-    let of = |group| Terms { group: Some(GroupKey(group)), ..Terms::default() };
+    let of = |group| JobTerms { group: Some(GroupKey(group)), ..JobTerms::default() };
     for number in 1..=9 {
-        rig.publish(NewJob { terms: of(u64::from(number) % 3), ..job(number) });
+        rig.publish(NewJobHead { terms: of(u64::from(number) % 3), ..job(number) });
     }
     rig.evict();
     let heads = [(2, Parking::Head), (3, Parking::Head)];
@@ -243,25 +243,25 @@ fn a_group_leaves_memory_with_its_head_which_leads_back_to_it_in_the_order_of_th
 #[test]
 fn a_late_job_of_a_group_goes_before_its_head_that_is_parked() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     rig.at(50);
     rig.publish(job_at(1, 10));
     for number in 2..=4 {
-        rig.publish(NewJob { terms, ..job_at(number, 40) });
+        rig.publish(NewJobHead { terms, ..job_at(number, 40) });
     }
     rig.evict();
     assert!(parked(&rig).contains(&(2, Parking::Head)), "{:?}", parked(&rig));
-    rig.publish(NewJob { terms, ..job_at(5, 20) });
+    rig.publish(NewJobHead { terms, ..job_at(5, 20) });
     assert_eq!(drained(&mut rig), [1, 5, 2, 3, 4].map(id));
 }
 
 #[test]
 fn when_the_head_of_a_group_is_gone_the_next_one_leads_to_what_is_parked() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     rig.publish(job(1));
     for number in 2..=4 {
-        rig.publish(NewJob { terms, ..job(number) });
+        rig.publish(NewJobHead { terms, ..job(number) });
     }
     rig.evict();
     rig.unpark(id(2));
@@ -279,9 +279,9 @@ fn when_the_head_of_a_group_is_gone_the_next_one_leads_to_what_is_parked() {
 fn lines_are_read_no_further_than_there_is_room() {
     let mut rig = Rig::new();
     for group in 0..10 {
-        let terms = Terms { group: Some(GroupKey(group)), ..Terms::default() };
+        let terms = JobTerms { group: Some(GroupKey(group)), ..JobTerms::default() };
         for number in 0..20 {
-            rig.publish(NewJob { terms, ..job(1 + 20 * group as u8 + number) });
+            rig.publish(NewJobHead { terms, ..job(1 + 20 * group as u8 + number) });
         }
     }
     rig.evict_to(16);
@@ -302,12 +302,12 @@ fn a_group_is_known_after_a_start_by_jobs_that_the_wall_clock_has_left_behind() 
     let mut rig = Rig::new();
     rig.see_wall(50);
     rig.at(100);
-    let by = |clock| Terms { group: Some(GroupKey(4)), clock, ..Terms::default() };
+    let by = |clock| JobTerms { group: Some(GroupKey(4)), clock, ..JobTerms::default() };
     for number in 1..=2 {
-        rig.publish(NewJob { terms: by(JobClock::Wall), ..job_at(number, 50) });
+        rig.publish(NewJobHead { terms: by(JobClock::Wall), ..job_at(number, 50) });
     }
     for number in 3..=4 {
-        rig.publish(NewJob { terms: by(JobClock::Engine), ..job_at(number, 60) });
+        rig.publish(NewJobHead { terms: by(JobClock::Engine), ..job_at(number, 60) });
     }
     rig.evict();
     assert_eq!(parked(&rig), [2, 3, 4].map(|number| (number, Parking::Worker)));
@@ -324,8 +324,8 @@ fn a_group_is_known_after_a_start_by_jobs_that_the_wall_clock_has_left_behind() 
 #[test]
 fn a_group_that_waited_for_what_was_parked_goes_on_as_soon_as_nothing_is() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
-    rig.publish(NewJob { terms, ..job_at(1, FAR) });
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
+    rig.publish(NewJobHead { terms, ..job_at(1, FAR) });
     rig.publish(job_at(2, FAR));
     rig.publish(job_at(3, 2 * FAR));
     rig.evict();
@@ -354,9 +354,9 @@ fn a_call_about_a_parked_job_makes_it_resident_wherever_it_is() {
 #[test]
 fn a_job_that_expires_in_its_line_is_found_in_time() {
     let mut rig = Rig::new();
-    let terms = Terms { expires_at: Some(Timestamp(FAR)), ..Terms::default() };
+    let terms = JobTerms { expires_at: Some(Timestamp(FAR)), ..JobTerms::default() };
     for number in 1..=3 {
-        rig.publish(NewJob { terms, ..job(number) });
+        rig.publish(NewJobHead { terms, ..job(number) });
     }
     rig.evict();
     assert_eq!(parked(&rig).len(), 2);
@@ -367,9 +367,9 @@ fn a_job_that_expires_in_its_line_is_found_in_time() {
 #[test]
 fn the_wall_clock_is_watched_for_jobs_that_are_parked_too() {
     let mut rig = Rig::new();
-    let terms = Terms { clock: JobClock::Wall, ..Terms::default() };
-    rig.publish(NewJob { terms, ..job_at(1, FAR) });
-    rig.publish(NewJob { terms, ..job_at(2, FAR + 1) });
+    let terms = JobTerms { clock: JobClock::Wall, ..JobTerms::default() };
+    rig.publish(NewJobHead { terms, ..job_at(1, FAR) });
+    rig.publish(NewJobHead { terms, ..job_at(2, FAR + 1) });
     rig.evict();
     let resident: Vec<_> = rig.stored.keys().copied().collect();
     for id in resident {
@@ -401,9 +401,9 @@ fn with_no_job_parked_there_are_no_horizons() {
 #[test]
 fn a_queue_is_named_when_its_group_need_not_be_read_any_more() {
     let mut rig = Rig::new();
-    let terms = Terms { group: Some(GroupKey(4)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
     for number in 1..=3 {
-        rig.publish(NewJob { terms, ..job(number) });
+        rig.publish(NewJobHead { terms, ..job(number) });
     }
     rig.evict();
     let held = rig.take();
@@ -411,7 +411,7 @@ fn a_queue_is_named_when_its_group_need_not_be_read_any_more() {
     rig.ack(held).expect("it holds");
     assert!(rig.jobs.next_urgent_read().is_some(), "nothing leads to what is parked");
     rig.taken_wakes();
-    rig.publish(NewJob { terms, ..job_at(4, -10) });
+    rig.publish(NewJobHead { terms, ..job_at(4, -10) });
     assert_eq!(rig.taken_wakes(), [QUEUE], "who was given nothing is told");
     assert_eq!(drained(&mut rig), [4, 2, 3].map(id));
 }
@@ -422,7 +422,7 @@ fn a_queue_waits_for_its_own_parked_jobs_to_be_read_and_for_no_others() {
     rig.publish(job_at(1, 2 * FAR));
     rig.publish(job_at(2, 3 * FAR));
     for number in 3..=5 {
-        rig.publish(NewJob { queue: QueueKey(8), ..job_at(number, FAR) });
+        rig.publish(NewJobHead { queue: QueueKey(8), ..job_at(number, FAR) });
     }
     rig.evict();
     assert_eq!(rig.jobs.parked(QUEUE), (2, 0));
@@ -442,7 +442,7 @@ fn a_queue_is_overtaken_by_what_is_due_before_its_first_job_and_by_nothing_else(
     let mut rig = Rig::new();
     let other = QueueKey(8);
     for number in 1..=3 {
-        rig.publish(NewJob { queue: other, ..job_at(number, 10) });
+        rig.publish(NewJobHead { queue: other, ..job_at(number, 10) });
     }
     rig.publish(job_at(4, FAR));
     rig.publish(job_at(5, 0));
@@ -451,7 +451,7 @@ fn a_queue_is_overtaken_by_what_is_due_before_its_first_job_and_by_nothing_else(
     rig.publish(job_at(6, 20));
     assert_eq!(rig.drain(), [5, 6].map(id));
     assert!(!rig.jobs.is_overtaken(QUEUE, rig.now), "its own is due much later");
-    rig.publish(NewJob { queue: other, ..job_at(7, 5) });
+    rig.publish(NewJobHead { queue: other, ..job_at(7, 5) });
     assert!(!rig.jobs.is_overtaken(other, rig.now), "one is ready that goes before");
     rig.publish(job_at(8, 20));
     rig.publish(job_at(9, 25));

@@ -1,18 +1,19 @@
 //! Jobs that come again.
 
 use base::Timestamp;
-use jobs::{Acked, NewJob, OnConflict, Published, Released, Retry};
-use records::{JobClock, Recurrence, Rule, Terms};
+use jobs::{AckedJob, ConflictPolicy, NewJobHead, PublishOutcome, ReleaseOutcome, RetryTerms};
+use records::{JobClock, JobTerms, Recurrence, RecurrenceRule};
 
 use crate::rig::{ALIAS, QUEUE, Rig, aliased, id, job, ms};
 
-fn every(number: u8, interval_ms: u64, left: Option<u32>) -> NewJob {
-    let recurrence = Some(Recurrence { rule: Rule::Every(interval_ms), left, run: 1, ttl_ms: None });
-    NewJob { terms: Terms { recurrence, ..Terms::default() }, ..job(number) }
+fn every(number: u8, interval_ms: u64, left: Option<u32>) -> NewJobHead {
+    let recurrence =
+        Some(Recurrence { rule: RecurrenceRule::Every(interval_ms), left, run: 1, ttl_ms: None });
+    NewJobHead { terms: JobTerms { recurrence, ..JobTerms::default() }, ..job(number) }
 }
 
-fn next(at: i64) -> Acked {
-    Acked { successor: None, next_run: Some(Timestamp(at)) }
+fn next(at: i64) -> AckedJob {
+    AckedJob { successor: None, next_run: Some(Timestamp(at)) }
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn the_last_of_so_many_runs_ends_the_job() {
     assert_eq!(rig.ack(held), Ok(next(100)));
     rig.at(100);
     let held = rig.take();
-    assert_eq!(rig.ack(held), Ok(Acked { successor: None, next_run: None }));
+    assert_eq!(rig.ack(held), Ok(AckedJob { successor: None, next_run: None }));
     assert!(rig.deleted.contains(&id(1)));
 }
 
@@ -63,25 +64,25 @@ fn a_run_that_dies_is_told_and_the_schedule_goes_on() {
     let mut rig = Rig::new();
     rig.jobs = std::mem::replace(&mut rig.jobs, jobs::Jobs::new(rig.process, jobs::Numbers::default()))
         .keeping_dead_letters();
-    rig.publish(NewJob { tries: 1, ..every(1, 100, Some(2)) });
+    rig.publish(NewJobHead { tries: 1, ..every(1, 100, Some(2)) });
     let held = rig.take();
-    let recurs = Released::Recurs { died: true, next_run: Timestamp(100) };
-    assert_eq!(rig.release(held, Retry::counted(ms(0))), Ok(recurs));
+    let recurs = ReleaseOutcome::Recurs { died: true, next_run: Timestamp(100) };
+    assert_eq!(rig.release(held, RetryTerms::counted(ms(0))), Ok(recurs));
     assert!(rig.dead.is_empty(), "what died is for the caller to keep, the job lives");
     rig.at(100);
     let held = rig.take();
-    assert_eq!(rig.release(held, Retry::counted(ms(0))), Ok(Released::Dead));
+    assert_eq!(rig.release(held, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
     assert!(rig.dead.contains(&id(1)), "its last run leaves the job itself, with its body");
 }
 
 #[test]
 fn each_run_has_its_own_tries() {
     let mut rig = Rig::new();
-    rig.publish(NewJob { tries: 2, ..every(1, 100, None) });
+    rig.publish(NewJobHead { tries: 2, ..every(1, 100, None) });
     for _ in 0..2 {
         let held = rig.take();
-        let released = rig.release(held, Retry::counted(ms(0))).expect("it holds");
-        assert!(matches!(released, Released::Waiting { .. }), "{released:?}");
+        let released = rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
+        assert!(matches!(released, ReleaseOutcome::Waiting { .. }), "{released:?}");
         let held = rig.take();
         rig.ack(held).expect("it holds");
         rig.at(rig.now.0 + 100);
@@ -93,8 +94,8 @@ fn each_run_expires_by_its_own_due_time() {
     let mut rig = Rig::new();
     let job = every(1, 100, None);
     let recurrence = job.terms.recurrence.map(|recurrence| Recurrence { ttl_ms: Some(30), ..recurrence });
-    let terms = Terms { recurrence, expires_at: Some(Timestamp(30)), ..job.terms };
-    rig.publish(NewJob { terms, ..job });
+    let terms = JobTerms { recurrence, expires_at: Some(Timestamp(30)), ..job.terms };
+    rig.publish(NewJobHead { terms, ..job });
     rig.at(30);
     assert_eq!(rig.expired.split_off(0), [(id(1), Some(Timestamp(100)))]);
     rig.at(110);
@@ -106,10 +107,10 @@ fn each_run_expires_by_its_own_due_time() {
 #[test]
 fn a_calendar_says_when_by_the_wall_clock() {
     let mut rig = Rig::new();
-    let recurrence = Some(Recurrence { rule: Rule::Calendar, left: None, run: 1, ttl_ms: None });
-    let terms = Terms { clock: JobClock::Wall, recurrence, ..Terms::default() };
+    let recurrence = Some(Recurrence { rule: RecurrenceRule::Calendar, left: None, run: 1, ttl_ms: None });
+    let terms = JobTerms { clock: JobClock::Wall, recurrence, ..JobTerms::default() };
     rig.see_wall(650);
-    rig.publish(NewJob { run_at: Timestamp(600), terms, ..job(1) });
+    rig.publish(NewJobHead { run_at: Timestamp(600), terms, ..job(1) });
     let held = rig.take();
     assert_eq!(rig.ack(held), Ok(next(700)));
     assert_eq!(rig.jobs.next_wakeup(), Some(Timestamp(50)), "the wall clock is 650 ahead");
@@ -122,29 +123,29 @@ fn a_calendar_says_when_by_the_wall_clock() {
     rig.see_wall(1_000);
     rig.at(60);
     let held = rig.take();
-    assert_eq!(rig.ack(held), Ok(Acked { successor: None, next_run: None }), "the calendar has ended");
+    assert_eq!(rig.ack(held), Ok(AckedJob { successor: None, next_run: None }), "the calendar has ended");
 }
 
 #[test]
 fn a_kept_successor_waits_for_the_end_of_the_schedule() {
     let mut rig = Rig::new();
-    rig.publish(NewJob { terms: every(1, 100, Some(2)).terms, ..aliased(1, OnConflict::Keep) });
+    rig.publish(NewJobHead { terms: every(1, 100, Some(2)).terms, ..aliased(1, ConflictPolicy::Keep) });
     let held = rig.take();
-    assert_eq!(rig.publish(aliased(2, OnConflict::Keep)), Published::Succeeds { replaced: None });
+    assert_eq!(rig.publish(aliased(2, ConflictPolicy::Keep)), PublishOutcome::Succeeds { replaced: None });
     assert_eq!(rig.ack(held), Ok(next(100)));
     rig.at(100);
     let held = rig.take();
     assert_eq!(held.job, id(1));
-    assert_eq!(rig.ack(held), Ok(Acked { successor: Some(id(2)), next_run: None }));
+    assert_eq!(rig.ack(held), Ok(AckedJob { successor: Some(id(2)), next_run: None }));
 }
 
 #[test]
 fn a_replacement_takes_over_when_the_run_ends_and_a_cancel_ends_the_schedule() {
     let mut rig = Rig::new();
-    rig.publish(NewJob { terms: every(1, 100, None).terms, ..aliased(1, OnConflict::Replace) });
+    rig.publish(NewJobHead { terms: every(1, 100, None).terms, ..aliased(1, ConflictPolicy::Replace) });
     let held = rig.take();
-    rig.publish(NewJob { terms: every(2, 100, None).terms, ..aliased(2, OnConflict::Replace) });
-    assert_eq!(rig.ack(held), Ok(Acked { successor: Some(id(2)), next_run: None }));
+    rig.publish(NewJobHead { terms: every(2, 100, None).terms, ..aliased(2, ConflictPolicy::Replace) });
+    assert_eq!(rig.ack(held), Ok(AckedJob { successor: Some(id(2)), next_run: None }));
     assert!(rig.cancel(id(2)).is_some());
     rig.at(500);
     assert_eq!((rig.lease(), rig.jobs.by_alias(QUEUE, ALIAS)), (None, None));
@@ -153,12 +154,13 @@ fn a_replacement_takes_over_when_the_run_ends_and_a_cancel_ends_the_schedule() {
 #[test]
 fn a_recurring_successor_takes_its_ttl_along_to_another_time() {
     let mut rig = Rig::new();
-    rig.publish(aliased(1, OnConflict::Reject));
+    rig.publish(aliased(1, ConflictPolicy::Reject));
     let held = rig.take();
-    let recurrence = Some(Recurrence { rule: Rule::Every(100), left: None, run: 1, ttl_ms: Some(10) });
-    let terms = Terms { recurrence, expires_at: Some(Timestamp(10)), ..Terms::default() };
-    let next = NewJob { terms, ..aliased(2, OnConflict::Keep) };
-    assert_eq!(rig.publish(next), Published::Succeeds { replaced: None });
+    let recurrence =
+        Some(Recurrence { rule: RecurrenceRule::Every(100), left: None, run: 1, ttl_ms: Some(10) });
+    let terms = JobTerms { recurrence, expires_at: Some(Timestamp(10)), ..JobTerms::default() };
+    let next = NewJobHead { terms, ..aliased(2, ConflictPolicy::Keep) };
+    assert_eq!(rig.publish(next), PublishOutcome::Succeeds { replaced: None });
     assert_eq!(rig.reschedule(id(2), 50), Ok(()));
     rig.at(40);
     assert_eq!(rig.ack(held).map(|acked| acked.successor), Ok(Some(id(2))));

@@ -1,12 +1,12 @@
 //! What is stored comes back: waiting jobs and leases outside as they were, our own leases cut off.
 
 use base::Timestamp;
-use jobs::{Acked, LoadOutcome, NewJob, OnConflict, Released, Retry, Stale};
-use records::{Holder, Process};
+use jobs::{AckedJob, ConflictPolicy, LoadOutcome, NewJobHead, ReleaseOutcome, RetryTerms, Stale};
+use records::{LeaseHolder, Process};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, job_at, ms};
 
-const OWN: Holder = Holder::Own(Process(1));
+const OWN: LeaseHolder = LeaseHolder::Own(Process(1));
 const NEXT: Process = Process(2);
 
 #[test]
@@ -31,22 +31,22 @@ fn a_lease_outside_survives() {
     assert_eq!(rig.restart(NEXT), [LoadOutcome::Kept]);
     rig.at(5);
     assert_eq!(rig.lease(), None);
-    assert_eq!(rig.ack(held), Ok(Acked { successor: None, next_run: None }));
+    assert_eq!(rig.ack(held), Ok(AckedJob { successor: None, next_run: None }));
 }
 
 #[test]
 fn our_own_lease_is_cut_and_counts_but_not_as_the_last() {
     let mut rig = Rig::new();
-    rig.publish(NewJob { tries: 1, ..job(1) });
+    rig.publish(NewJobHead { tries: 1, ..job(1) });
     let held = rig.lease_as(OWN, LONG).expect("it is due").reservation;
     rig.now = Timestamp(5);
-    let released = Released::Waiting { until: Timestamp(5) };
+    let released = ReleaseOutcome::Waiting { until: Timestamp(5) };
     assert_eq!(rig.restart(NEXT), [LoadOutcome::Interrupted { job: id(1), attempt: 1, released }]);
     rig.at(5);
     assert_eq!(rig.ack(held), Err(Stale));
     let leased = rig.lease().expect("it is back at once");
     assert_eq!(leased.attempt, 2);
-    assert_eq!(rig.release(leased.reservation, Retry::counted(ms(0))), Ok(Released::Dead));
+    assert_eq!(rig.release(leased.reservation, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn our_own_lease_holds_when_its_process_loads_again() {
 #[test]
 fn a_cut_run_makes_way_for_its_replacement_but_not_for_a_kept_successor() {
     let cases = [
-        (OnConflict::Replace, Released::Superseded { successor: id(2) }, id(2)),
-        (OnConflict::Keep, Released::Waiting { until: Timestamp(0) }, id(1)),
+        (ConflictPolicy::Replace, ReleaseOutcome::Superseded { successor: id(2) }, id(2)),
+        (ConflictPolicy::Keep, ReleaseOutcome::Waiting { until: Timestamp(0) }, id(1)),
     ];
     for (on_conflict, released, first) in cases {
         let mut rig = Rig::new();
@@ -77,15 +77,15 @@ fn a_cut_run_makes_way_for_its_replacement_but_not_for_a_kept_successor() {
 
 #[test]
 fn what_a_successor_waits_for_survives() {
-    for on_conflict in [OnConflict::Keep, OnConflict::Replace] {
+    for on_conflict in [ConflictPolicy::Keep, ConflictPolicy::Replace] {
         let mut rig = Rig::new();
         rig.publish(aliased(1, on_conflict));
         let held = rig.take();
-        rig.publish(NewJob { tries: 9, ..aliased(2, on_conflict) });
+        rig.publish(NewJobHead { tries: 9, ..aliased(2, on_conflict) });
         rig.restart(NEXT);
-        let released = rig.release(held, Retry::counted(ms(0))).expect("it holds");
-        let superseded = matches!(released, Released::Superseded { .. });
-        assert_eq!(superseded, on_conflict == OnConflict::Replace);
+        let released = rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
+        let superseded = matches!(released, ReleaseOutcome::Superseded { .. });
+        assert_eq!(superseded, on_conflict == ConflictPolicy::Replace);
         assert_eq!(rig.jobs.get(id(2)).expect("it is known").tries, 9);
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use jobs::{
-    Acked, Calendar, Horizon, Jobs, JobsStep, Lapsed, Leased, LoadOutcome, NewJob, Numbers, OnConflict,
-    Passed, Progress, Published, QueueRules, ReadRequest,
+    AckedJob, Calendar, ConflictPolicy, Horizon, Jobs, JobsProgress, JobsStep, Lapsed, Leased, LoadOutcome,
+    NewJobHead, Numbers, Passed, PublishOutcome, QueueRules, ReadRequest,
 };
-use jobs::{Released, RescheduleError, Retry, Stale};
+use jobs::{ReleaseOutcome, RescheduleError, RetryTerms, Stale};
 use records::{
-    AliasKey, Batch, Holder, JobClock, JobHead, JobId, Op, ParkedJob, Parking, Process, QueueKey,
-    Reservation, Terms,
+    AliasKey, Batch, JobClock, JobHead, JobId, JobTerms, LeaseHolder, Op, ParkedJob, Parking, Process,
+    QueueKey, Reservation,
 };
 
 /// The queue of every test that needs only one.
@@ -31,25 +31,25 @@ pub(crate) fn ms(ms: u64) -> Duration {
 }
 
 /// A job that is due at 0, has 3 tries and no alias.
-pub(crate) fn job(number: u8) -> NewJob {
-    NewJob {
+pub(crate) fn job(number: u8) -> NewJobHead {
+    NewJobHead {
         id: id(number),
         queue: QUEUE,
         run_at: Timestamp(0),
         tries: 3,
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         alias: None,
-        on_conflict: OnConflict::Reject,
+        on_conflict: ConflictPolicy::Reject,
     }
 }
 
-pub(crate) fn job_at(number: u8, run_at: i64) -> NewJob {
-    NewJob { run_at: Timestamp(run_at), ..job(number) }
+pub(crate) fn job_at(number: u8, run_at: i64) -> NewJobHead {
+    NewJobHead { run_at: Timestamp(run_at), ..job(number) }
 }
 
 /// A job under [`ALIAS`].
-pub(crate) fn aliased(number: u8, on_conflict: OnConflict) -> NewJob {
-    NewJob { alias: Some(ALIAS), on_conflict, ..job(number) }
+pub(crate) fn aliased(number: u8, on_conflict: ConflictPolicy) -> NewJobHead {
+    NewJobHead { alias: Some(ALIAS), on_conflict, ..job(number) }
 }
 
 pub(crate) struct Rig {
@@ -87,17 +87,17 @@ impl Rig {
         }
     }
 
-    pub(crate) fn publish(&mut self, job: NewJob) -> Published {
+    pub(crate) fn publish(&mut self, job: NewJobHead) -> PublishOutcome {
         self.call(|jobs, step| jobs.publish(job, step))
     }
 
-    pub(crate) fn lease_as(&mut self, holder: Holder, ttr: Duration) -> Option<Leased> {
+    pub(crate) fn lease_as(&mut self, holder: LeaseHolder, ttr: Duration) -> Option<Leased> {
         self.call(|jobs, step| jobs.lease(QUEUE, holder, ttr, step))
     }
 
     /// Leases outside, for longer than the test takes.
     pub(crate) fn lease(&mut self) -> Option<Leased> {
-        self.lease_as(Holder::Outside, LONG)
+        self.lease_as(LeaseHolder::Outside, LONG)
     }
 
     /// Leases what must be there.
@@ -105,15 +105,19 @@ impl Rig {
         self.lease().expect("a job is ready").reservation
     }
 
-    pub(crate) fn ack(&mut self, reservation: Reservation) -> Result<Acked, Stale> {
+    pub(crate) fn ack(&mut self, reservation: Reservation) -> Result<AckedJob, Stale> {
         self.call(|jobs, step| jobs.ack(reservation, step))
     }
 
-    pub(crate) fn release(&mut self, reservation: Reservation, retry: Retry) -> Result<Released, Stale> {
+    pub(crate) fn release(
+        &mut self,
+        reservation: Reservation,
+        retry: RetryTerms,
+    ) -> Result<ReleaseOutcome, Stale> {
         self.call(|jobs, step| jobs.release(reservation, retry, step))
     }
 
-    pub(crate) fn give_back(&mut self, reservation: Reservation) -> Result<Released, Stale> {
+    pub(crate) fn give_back(&mut self, reservation: Reservation) -> Result<ReleaseOutcome, Stale> {
         self.call(|jobs, step| jobs.give_back(reservation, step))
     }
 
@@ -140,11 +144,11 @@ impl Rig {
         assert!(now >= self.now.0, "the clock never goes back");
         self.now = Timestamp(now);
         let (lapsed, progress) = self.advance(usize::MAX);
-        assert_eq!(progress, Progress::Done);
+        assert_eq!(progress, JobsProgress::Done);
         lapsed
     }
 
-    pub(crate) fn advance(&mut self, limit: usize) -> (Vec<Lapsed>, Progress) {
+    pub(crate) fn advance(&mut self, limit: usize) -> (Vec<Lapsed>, JobsProgress) {
         let mut passed = Vec::new();
         let progress = self.call(|jobs, step| jobs.advance(limit, &mut passed, step));
         let mut lapsed = Vec::new();

@@ -1,8 +1,8 @@
 //! What a queue allows: its order, a pause, how many at a time, how many a second.
 
 use base::Timestamp;
-use jobs::{NewJob, QueueRules, Retry};
-use records::{GroupKey, JobClock, JobId, QueueOrder, Terms};
+use jobs::{NewJobHead, QueueRules, RetryTerms};
+use records::{GroupKey, JobClock, JobId, JobTerms, QueueOrder};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
 
@@ -29,9 +29,9 @@ fn the_newest_goes_first_where_that_is_the_order() {
 fn a_group_keeps_its_order_where_the_newest_goes_first() {
     let mut rig = Rig::new();
     rig.rule(lifo());
-    let terms = Terms { group: Some(GroupKey(1)), ..Terms::default() };
+    let terms = JobTerms { group: Some(GroupKey(1)), ..JobTerms::default() };
     for number in 1..=2 {
-        rig.publish(NewJob { terms, ..job(number) });
+        rig.publish(NewJobHead { terms, ..job(number) });
     }
     rig.publish(job(3));
     assert_eq!(rig.drain(), [id(3), id(1), id(2)]);
@@ -58,7 +58,7 @@ fn no_more_are_reserved_at_a_time_than_allowed_and_an_end_names_the_queue() {
     assert_eq!((rig.lease(), rig.taken_wakes()), (None, vec![QUEUE]));
     rig.ack(first).expect("it holds");
     assert_eq!((rig.taken_wakes(), rig.take().job, rig.lease()), (vec![QUEUE], id(3), None));
-    rig.release(second, Retry::counted(ms(100))).expect("it holds");
+    rig.release(second, RetryTerms::counted(ms(100))).expect("it holds");
     assert_eq!((rig.taken_wakes(), rig.take().job, rig.lease()), (vec![QUEUE], id(4), None));
     rig.rule(QueueRules { concurrency: Some(3), ..QueueRules::default() });
     assert_eq!((rig.taken_wakes(), rig.take().job), (vec![QUEUE], id(5)));
@@ -119,8 +119,8 @@ fn the_oldest_is_told_of_whatever_goes_first() {
         for (number, run_at) in [(1, 20), (2, 10), (3, 30), (4, 90)] {
             rig.publish(job_at(number, run_at));
         }
-        let by_wall = Terms { clock: JobClock::Wall, ..Terms::default() };
-        rig.publish(NewJob { terms: by_wall, ..job_at(5, 1_015) });
+        let by_wall = JobTerms { clock: JobClock::Wall, ..JobTerms::default() };
+        rig.publish(NewJobHead { terms: by_wall, ..job_at(5, 1_015) });
         rig.see_wall(1_050);
         rig.at(50);
         assert_eq!(rig.jobs.ready_since(QUEUE, |_, at| at), Some(Timestamp(10)), "{order:?}");
@@ -139,7 +139,7 @@ fn the_first_is_looked_at_however_many_came_in_another_order() {
     for number in 0..1_100_u16 {
         let mut bytes = [1; 16];
         bytes[..2].copy_from_slice(&number.to_be_bytes());
-        rig.publish(NewJob { id: JobId(bytes), ..job_at(1, -10_000 - 10 * i64::from(number)) });
+        rig.publish(NewJobHead { id: JobId(bytes), ..job_at(1, -10_000 - 10 * i64::from(number)) });
     }
     // The others were published lately, whenever they were to be due.
     let since = |job, _| Timestamp(if job == id(0) { -500 } else { 0 });

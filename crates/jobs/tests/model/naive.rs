@@ -6,11 +6,13 @@ use std::time::Duration;
 use base::Timestamp;
 use base::time::millis;
 use jobs::{
-    Acked, Charge, Expired, Lapsed, Leased, LoadOutcome, NewJob, OnConflict, Passed, Progress, Published,
+    AckedJob, Charge, ConflictPolicy, ExpiredJob, JobsProgress, Lapsed, Leased, LoadOutcome, NewJobHead,
+    Passed, PublishOutcome,
 };
-use jobs::{Calendar, Released, RescheduleError, Retry, Stale};
+use jobs::{Calendar, ReleaseOutcome, RescheduleError, RetryTerms, Stale};
 use records::{
-    AliasKey, Holder, JobClock, JobId, Process, QueueKey, QueueOrder, Recurrence, Reservation, Rule, Terms,
+    AliasKey, JobClock, JobId, JobTerms, LeaseHolder, Process, QueueKey, QueueOrder, Recurrence,
+    RecurrenceRule, Reservation,
 };
 
 use crate::allowed::Rules;
@@ -26,9 +28,9 @@ pub(crate) struct Job {
     pub(crate) visible_at: Timestamp,
     pub(crate) attempt: u32,
     pub(crate) tries: u32,
-    pub(crate) lease: Option<(u64, Holder)>,
+    pub(crate) lease: Option<(u64, LeaseHolder)>,
     pub(crate) alias: Option<AliasKey>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: JobTerms,
     pub(crate) next: Option<Next>,
     /// Whether `advance` or `publish` has seen that its time has come.
     pub(crate) ready: bool,
@@ -55,7 +57,7 @@ pub(crate) struct Next {
     pub(crate) number: u64,
     pub(crate) run_at: Timestamp,
     pub(crate) tries: u32,
-    pub(crate) terms: Terms,
+    pub(crate) terms: JobTerms,
     pub(crate) waits_for_retries: bool,
 }
 
@@ -83,7 +85,7 @@ impl Naive {
         Timestamp(at.0 - self.time(clock).0 + self.now.0)
     }
 
-    pub(crate) fn publish(&mut self, new: &NewJob) -> Published {
+    pub(crate) fn publish(&mut self, new: &NewJobHead) -> PublishOutcome {
         let holder = self
             .jobs
             .iter()
@@ -91,38 +93,38 @@ impl Naive {
         let Some(place) = holder else {
             let next = self.as_next(new, false);
             self.start(new.queue, new.alias, &next, new.run_at);
-            return Published::New;
+            return PublishOutcome::New;
         };
         let holder = &self.jobs[place];
         let meant = holder.next.as_ref().map_or(holder.id, |next| next.id);
         match (new.on_conflict, holder.lease.is_some(), holder.next.is_some()) {
-            (OnConflict::Reject, _, _) => Published::Conflict(meant),
-            (OnConflict::Keep, true, false) => self.succeed(place, new, true),
-            (OnConflict::Keep, _, _) => Published::Kept(meant),
-            (OnConflict::Replace, true, _) => self.succeed(place, new, false),
-            (OnConflict::Replace, false, _) => self.replace(place, new),
+            (ConflictPolicy::Reject, _, _) => PublishOutcome::Conflict(meant),
+            (ConflictPolicy::Keep, true, false) => self.succeed(place, new, true),
+            (ConflictPolicy::Keep, _, _) => PublishOutcome::Kept(meant),
+            (ConflictPolicy::Replace, true, _) => self.succeed(place, new, false),
+            (ConflictPolicy::Replace, false, _) => self.replace(place, new),
         }
     }
 
-    fn as_next(&mut self, new: &NewJob, waits_for_retries: bool) -> Next {
-        let NewJob { id, run_at, tries, terms, .. } = *new;
+    fn as_next(&mut self, new: &NewJobHead, waits_for_retries: bool) -> Next {
+        let NewJobHead { id, run_at, tries, terms, .. } = *new;
         Next { id, number: self.number(), run_at, tries, terms, waits_for_retries }
     }
 
-    fn succeed(&mut self, place: usize, new: &NewJob, waits_for_retries: bool) -> Published {
+    fn succeed(&mut self, place: usize, new: &NewJobHead, waits_for_retries: bool) -> PublishOutcome {
         let next = self.as_next(new, waits_for_retries);
         let replaced = self.jobs[place].next.replace(next).map(|next| next.id);
-        Published::Succeeds { replaced }
+        PublishOutcome::Succeeds { replaced }
     }
 
-    fn replace(&mut self, place: usize, new: &NewJob) -> Published {
+    fn replace(&mut self, place: usize, new: &NewJobHead) -> PublishOutcome {
         let old = self.jobs.remove(place);
         let next = Next { id: old.id, ..self.as_next(new, false) };
         self.start(old.queue, old.alias, &next, new.run_at);
-        Published::Replaced { job: old.id, dropped: old.next.map(|next| next.id) }
+        PublishOutcome::Replaced { job: old.id, dropped: old.next.map(|next| next.id) }
     }
 
-    pub(crate) fn lease(&mut self, queue: QueueKey, holder: Holder, ttr: Duration) -> Option<Leased> {
+    pub(crate) fn lease(&mut self, queue: QueueKey, holder: LeaseHolder, ttr: Duration) -> Option<Leased> {
         if !self.rules_allow(queue) {
             return None;
         }
@@ -177,20 +179,24 @@ impl Naive {
         due.min_by_key(|job| (job.run_at, job.number)).is_some_and(|first| first.id == job.id)
     }
 
-    pub(crate) fn ack(&mut self, reservation: Reservation) -> Result<Acked, Stale> {
+    pub(crate) fn ack(&mut self, reservation: Reservation) -> Result<AckedJob, Stale> {
         let place = self.held(reservation)?;
         let is_replaced = self.jobs[place].next.as_ref().is_some_and(|next| !next.waits_for_retries);
         let next_run = if is_replaced { None } else { self.recur(place) };
         let successor = if next_run.is_none() { self.end(place) } else { None };
-        Ok(Acked { successor, next_run })
+        Ok(AckedJob { successor, next_run })
     }
 
-    pub(crate) fn release(&mut self, reservation: Reservation, retry: Retry) -> Result<Released, Stale> {
+    pub(crate) fn release(
+        &mut self,
+        reservation: Reservation,
+        retry: RetryTerms,
+    ) -> Result<ReleaseOutcome, Stale> {
         let place = self.held(reservation)?;
         Ok(self.end_run(place, self.now.after(retry.delay), retry.charge))
     }
 
-    pub(crate) fn give_back(&mut self, reservation: Reservation) -> Result<Released, Stale> {
+    pub(crate) fn give_back(&mut self, reservation: Reservation) -> Result<ReleaseOutcome, Stale> {
         let place = self.held(reservation)?;
         self.give_token(self.jobs[place].queue);
         let job = &self.jobs[place];
@@ -203,7 +209,7 @@ impl Naive {
         (job.lease, job.visible_at) = (None, stood);
         job.attempt -= 1;
         self.offer(place);
-        Ok(Released::Waiting { until: self.now })
+        Ok(ReleaseOutcome::Waiting { until: self.now })
     }
 
     pub(crate) fn extend(&mut self, reservation: Reservation, ttr: Duration) -> Result<Timestamp, Stale> {
@@ -254,7 +260,7 @@ impl Naive {
         self.jobs.retain(|job| job.queue != queue);
     }
 
-    pub(crate) fn advance(&mut self, limit: usize) -> (Vec<Passed>, Progress) {
+    pub(crate) fn advance(&mut self, limit: usize) -> (Vec<Passed>, JobsProgress) {
         let mut passed = Vec::new();
         for _ in 0..limit {
             if let Some(place) = self.expired() {
@@ -263,15 +269,15 @@ impl Naive {
                 if next_run.is_none() {
                     self.end(place);
                 }
-                passed.push(Passed::Expired(Expired { job: id, queue, alias, next_run }));
+                passed.push(Passed::Expired(ExpiredJob { job: id, queue, alias, next_run }));
                 continue;
             }
-            let Some(place) = self.due() else { return (passed, Progress::Done) };
+            let Some(place) = self.due() else { return (passed, JobsProgress::Done) };
             let Some((_, holder)) = self.jobs[place].lease else {
                 self.offer(place);
                 continue;
             };
-            let charge = if holder == Holder::Outside { Charge::Counted } else { Charge::NeverLast };
+            let charge = if holder == LeaseHolder::Outside { Charge::Counted } else { Charge::NeverLast };
             let Job { id, queue, alias, attempt, tries, visible_at, terms, .. } = self.jobs[place];
             let released = self.end_run(place, visible_at, charge);
             let group = terms.group;
@@ -287,7 +293,7 @@ impl Naive {
             }));
         }
         let is_done = self.expired().is_none() && self.due().is_none();
-        (passed, if is_done { Progress::Done } else { Progress::More })
+        (passed, if is_done { JobsProgress::Done } else { JobsProgress::More })
     }
 
     /// A restart of the server is over: who is due is seen when time moves on.
@@ -301,7 +307,7 @@ impl Naive {
     pub(crate) fn load(&mut self, id: JobId, process: Process) -> LoadOutcome {
         let place = self.jobs.iter().position(|job| job.id == id).expect("listed just before");
         match self.jobs[place].lease {
-            Some((_, Holder::Own(holder))) if holder != process => {
+            Some((_, LeaseHolder::Own(holder))) if holder != process => {
                 let attempt = self.jobs[place].attempt;
                 // What has expired is not looked at before time moves on.
                 let expires_at = self.jobs[place].terms.expires_at.take();
@@ -360,20 +366,20 @@ impl Naive {
         self.jobs.iter().position(holds).ok_or(Stale)
     }
 
-    fn end_run(&mut self, place: usize, until: Timestamp, charge: Charge) -> Released {
+    fn end_run(&mut self, place: usize, until: Timestamp, charge: Charge) -> ReleaseOutcome {
         if self.jobs[place].next.as_ref().is_some_and(|next| !next.waits_for_retries) {
             let successor = self.end(place).expect("there is one");
-            return Released::Superseded { successor };
+            return ReleaseOutcome::Superseded { successor };
         }
         let job = &self.jobs[place];
         let expired = job.has_expired(self.now);
         let died = !expired && charge == Charge::Counted && job.attempt >= job.tries;
         if expired || died {
             if let Some(next_run) = self.recur(place) {
-                return Released::Recurs { died, next_run };
+                return ReleaseOutcome::Recurs { died, next_run };
             }
             self.end(place);
-            return if died { Released::Dead } else { Released::Expired };
+            return if died { ReleaseOutcome::Dead } else { ReleaseOutcome::Expired };
         }
         let by_wall = Timestamp(until.0 + self.wall_ahead_ms);
         let job = &mut self.jobs[place];
@@ -383,7 +389,7 @@ impl Naive {
         job.lease = None;
         job.visible_at = if job.clock_of_wait() == JobClock::Engine { until } else { by_wall };
         self.offer(place);
-        Released::Waiting { until }
+        ReleaseOutcome::Waiting { until }
     }
 
     /// Makes the next run of a recurring job, if there is one.
@@ -391,14 +397,14 @@ impl Naive {
         let Job { id, run_at, terms, .. } = self.jobs[place];
         let recurrence = terms.recurrence.filter(|recurrence| recurrence.left != Some(1))?;
         let (clock, next) = match recurrence.rule {
-            Rule::Every(ms) => {
+            RecurrenceRule::Every(ms) => {
                 let mut next = run_at.after(Duration::from_millis(ms));
                 while next.after(Duration::from_millis(ms)) <= self.time(terms.clock) {
                     next = next.after(Duration::from_millis(ms));
                 }
                 (terms.clock, next)
             }
-            Rule::Calendar => (JobClock::Wall, Sevens.next(id, run_at, self.time(JobClock::Wall))?),
+            RecurrenceRule::Calendar => (JobClock::Wall, Sevens.next(id, run_at, self.time(JobClock::Wall))?),
         };
         let (number, on_engine) = (self.number(), self.on_engine(next, clock));
         let job = &mut self.jobs[place];
@@ -453,7 +459,7 @@ impl Naive {
     }
 }
 
-fn set_ttl(terms: &mut Terms, due: Timestamp) {
+fn set_ttl(terms: &mut JobTerms, due: Timestamp) {
     if let Some(recurrence) = terms.recurrence {
         terms.expires_at = recurrence.ttl_ms.map(|ms| Timestamp(due.0 + millis(Duration::from_millis(ms))));
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use jobs::{Charge, OnConflict, QueueRules};
+use jobs::{Charge, ConflictPolicy, QueueRules};
 use proptest::prelude::*;
-use records::{JobClock, QueueOrder, Rule};
+use records::{JobClock, QueueOrder, RecurrenceRule};
 
 /// One thing that happens. Ids and reservations are picked from all that were ever given out, by a
 /// number modulo. Times are in units that the world scales.
@@ -37,13 +37,13 @@ pub(crate) struct Publish {
     pub(crate) group: Option<u64>,
     pub(crate) recurs: Option<Recurs>,
     pub(crate) alias: Option<u128>,
-    pub(crate) on_conflict: OnConflict,
+    pub(crate) on_conflict: ConflictPolicy,
 }
 
 /// How a job comes again.
 #[derive(Clone, Debug)]
 pub(crate) struct Recurs {
-    pub(crate) rule: Rule,
+    pub(crate) rule: RecurrenceRule,
     pub(crate) left: Option<u32>,
     pub(crate) ttl: Option<i64>,
 }
@@ -115,9 +115,9 @@ fn publish(scope: Scope) -> impl Strategy<Value = Publish> {
         4 => (0..scope.aliases).prop_map(Some),
     ];
     let on_conflict = prop_oneof![
-        1 => Just(OnConflict::Reject),
-        3 => Just(OnConflict::Keep),
-        3 => Just(OnConflict::Replace),
+        1 => Just(ConflictPolicy::Reject),
+        3 => Just(ConflictPolicy::Keep),
+        3 => Just(ConflictPolicy::Replace),
     ];
     // A third is due at once; otherwise within sight, or in ten years.
     let run_in = prop_oneof![4 => Just(0), 4 => -20..60_i64, 1 => Just(315_360_000)];
@@ -142,7 +142,8 @@ fn publish(scope: Scope) -> impl Strategy<Value = Publish> {
 }
 
 fn recurs() -> impl Strategy<Value = Recurs> {
-    let rule = prop_oneof![2 => (1..40_u64).prop_map(Rule::Every), 1 => Just(Rule::Calendar)];
+    let rule =
+        prop_oneof![2 => (1..40_u64).prop_map(RecurrenceRule::Every), 1 => Just(RecurrenceRule::Calendar)];
     let left = proptest::option::of(1..4_u32);
     let ttl = proptest::option::of(0..40_i64);
     (rule, left, ttl).prop_map(|(rule, left, ttl)| Recurs { rule, left, ttl })

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
-use jobs::{Jobs, JobsStep, NewJob, Numbers, Passed, Progress, Published, QueueRules, ReadRequest, Retry};
+use jobs::{
+    Jobs, JobsProgress, JobsStep, NewJobHead, Numbers, Passed, PublishOutcome, QueueRules, ReadRequest,
+    RetryTerms,
+};
 use records::{
-    AliasKey, Batch, GroupKey, Holder, JobHead, JobId, JobState, Process, QueueKey, QueueOrder, Recurrence,
-    Reservation, Rule, Starts, Terms,
+    AliasKey, Batch, GroupKey, HeadState, JobHead, JobId, JobTerms, LeaseHolder, Process, QueueKey,
+    QueueOrder, Recurrence, RecurrenceRule, Reservation, Starts,
 };
 
 use crate::calendar::Sevens;
@@ -108,7 +111,7 @@ impl World {
                 assert_eq!(acked, self.model.ack(held));
             }
             Operation::Release { picked, delay, charge } => {
-                let retry = Retry { delay: self.scaled(delay), charge };
+                let retry = RetryTerms { delay: self.scaled(delay), charge };
                 let held = self.picked_reservation(picked);
                 let released = self.call(|jobs, step| jobs.release(held, retry, step));
                 assert_eq!(released, self.model.release(held, retry));
@@ -161,20 +164,20 @@ impl World {
         let ms = |units: i64| (units * self.unit_ms).unsigned_abs();
         let recurrence = publish.recurs.as_ref().map(|recurs| Recurrence {
             rule: match recurs.rule {
-                Rule::Every(units) => Rule::Every(units * self.unit_ms.unsigned_abs()),
-                Rule::Calendar => Rule::Calendar,
+                RecurrenceRule::Every(units) => RecurrenceRule::Every(units * self.unit_ms.unsigned_abs()),
+                RecurrenceRule::Calendar => RecurrenceRule::Calendar,
             },
             left: recurs.left,
             run: 1,
             ttl_ms: recurs.ttl.map(ms),
         });
-        let terms = Terms {
+        let terms = JobTerms {
             clock: publish.clock,
             expires_at: publish.expires_in.map(|units| self.later(units)),
             group: publish.group.map(GroupKey),
             recurrence,
         };
-        let new = NewJob {
+        let new = NewJobHead {
             id: self.fresh_id(),
             queue: QueueKey(publish.queue),
             run_at: self.later(publish.run_in),
@@ -193,14 +196,16 @@ impl World {
         assert_eq!(published, self.model.publish(&new));
         self.ids.push(new.id);
         match published {
-            Published::New | Published::Succeeds { .. } => drop(self.stored.bodies.insert(new.id)),
-            Published::Replaced { job, .. } => assert!(self.stored.bodies.contains(&job)),
-            Published::Kept(id) | Published::Conflict(id) => assert!(self.stored.bodies.contains(&id)),
+            PublishOutcome::New | PublishOutcome::Succeeds { .. } => drop(self.stored.bodies.insert(new.id)),
+            PublishOutcome::Replaced { job, .. } => assert!(self.stored.bodies.contains(&job)),
+            PublishOutcome::Kept(id) | PublishOutcome::Conflict(id) => {
+                assert!(self.stored.bodies.contains(&id))
+            }
         }
     }
 
     fn lease(&mut self, queue: QueueKey, own: bool, ttr: Duration) {
-        let holder = if own { Holder::Own(self.process) } else { Holder::Outside };
+        let holder = if own { LeaseHolder::Own(self.process) } else { LeaseHolder::Outside };
         let lease = |world: &mut Self| world.call(|jobs, step| jobs.lease(queue, holder, ttr, step));
         let mut leased = lease(self);
         if leased.is_none() && self.read_what_is_wanted() {
@@ -238,7 +243,7 @@ impl World {
         let mut passed: Vec<Passed> = Vec::new();
         let progress = self.call(|jobs, step| jobs.advance(limit, &mut passed, step));
         assert_eq!((passed, progress), self.model.advance(limit));
-        assert!(limit < usize::MAX || progress == Progress::Done);
+        assert!(limit < usize::MAX || progress == JobsProgress::Done);
     }
 
     /// What a caller does once a step.
@@ -343,7 +348,7 @@ impl World {
     fn check_counts_of(&self, queue: QueueKey) {
         let counts = self.engine.counts_of(queue);
         let heads = self.stored.heads.values().filter(|head| head.queue == queue);
-        let reserved = heads.clone().filter(|head| head.state != JobState::Waiting).count();
+        let reserved = heads.clone().filter(|head| head.state != HeadState::Waiting).count();
         assert_eq!(counts.reserved, reserved);
         assert_eq!(counts.scheduled + counts.ready + counts.reserved, heads.count());
         if self.resident_max.is_none() && !self.model.has_expired_unnoticed() {
@@ -417,8 +422,8 @@ fn from_head(head: &JobHead) -> Job {
         attempt: head.attempt,
         tries: head.tries,
         lease: match head.state {
-            JobState::Waiting => None,
-            JobState::Reserved { lease, holder } => Some((lease, holder)),
+            HeadState::Waiting => None,
+            HeadState::Reserved { lease, holder } => Some((lease, holder)),
         },
         alias: head.alias,
         terms: head.terms,

@@ -25,8 +25,8 @@ fn client(incarnation: u64) -> Arc<Client> {
     })
 }
 
-fn status(code: u16) -> Answer {
-    Answer::Status { code, retry_after: None }
+fn status(code: u16) -> AttemptOutcome {
+    AttemptOutcome::Status { code, retry_after: None }
 }
 
 /// Makes an attempt at notification `number`.
@@ -35,14 +35,14 @@ fn tried(
     to: &Arc<Client>,
     number: u32,
     at: i64,
-    answer: Answer,
+    answer: AttemptOutcome,
 ) -> Option<BreakerEvent> {
     let delivery = EntityId { routing: 0, at: Timestamp(0), number, tag: 0 };
     breakers.report(AttemptReport { to: Arc::clone(to), delivery, at: Timestamp(at), answer })
 }
 
 /// Lets attempts fail, at each of so many notifications in turn; whether the breaker is open then.
-fn opens_after(attempts: u32, notifications: u32, answer: Answer) -> bool {
+fn opens_after(attempts: u32, notifications: u32, answer: AttemptOutcome) -> bool {
     let (mut breakers, client) = (breakers(), client(1));
     for attempt in 0..attempts {
         tried(&mut breakers, &client, attempt % notifications, 0, answer);
@@ -79,10 +79,10 @@ fn whatever_is_no_success_is_a_failure_but_for_410_and_what_was_not_sent() {
         (status(404), true),
         (status(429), true),
         (status(500), true),
-        (Answer::Error(AttemptError::TimedOut), true),
-        (Answer::Error(AttemptError::ConnectFailed), true),
+        (AttemptOutcome::Error(AttemptError::TimedOut), true),
+        (AttemptOutcome::Error(AttemptError::ConnectFailed), true),
         (status(410), false),
-        (Answer::Withheld, false),
+        (AttemptOutcome::Withheld, false),
         (status(200), false),
         (status(299), false),
     ] {

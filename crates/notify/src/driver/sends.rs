@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::{Incarnation, PartitionId};
 use engine::records::{AttemptDetail, Reservation};
-use engine::{Answer, AttemptDue, AttemptEnd, Engine};
+use engine::{AttemptDue, AttemptEnd, AttemptOutcome, Engine};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
@@ -62,7 +62,7 @@ impl SendContext {
         let to = self.engine.directory().get(due.client).filter(|client| client.enabled && holds);
         let AttemptDue { partition, client, reservation, delivery, body, .. } = due;
         let Some(to) = to else {
-            let (answer, detail) = (Answer::Withheld, AttemptDetail::default());
+            let (answer, detail) = (AttemptOutcome::Withheld, AttemptDetail::default());
             let end = AttemptEnd { at: now, took: Duration::ZERO, answer, detail };
             return Finished { client, partition, ended: Some((reservation, end)), tried: None };
         };

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use engine::notices::{NoticeLease, NoticeSettings};
 use engine::records::{Attempt, Delivery, DeliveryStatus};
 use engine::settings::RetrySettings;
-use engine::{Answer, ClientPatch, NewClient, NewDevice, Patch, Report, ReportContent};
+use engine::{AttemptOutcome, ClientPatch, NewClient, NewDevice, Patch, Report, ReportContent};
 use http_body_util::Full;
 use hyper::{Request, StatusCode};
 use standardwebhooks::Webhook;
@@ -102,8 +102,8 @@ async fn report(engine: &Engine, device: &DeviceId, value: f64) {
     assert_eq!(outcome.accepted, 1, "{outcome:?}");
 }
 
-fn settings() -> engine::Settings {
-    engine::Settings {
+fn settings() -> engine::EngineSettings {
+    engine::EngineSettings {
         ways_configured: [true; 3],
         retry: RetrySettings {
             base: Duration::from_millis(5),
@@ -113,7 +113,7 @@ fn settings() -> engine::Settings {
         attempt_timeout: TIMEOUT,
         allow_private: true,
         render: Arc::new(crate::render),
-        ..engine::Settings::for_tests()
+        ..engine::EngineSettings::for_tests()
     }
 }
 
@@ -307,7 +307,7 @@ async fn a_test_is_sent_once_and_signed_also_to_a_client_that_is_disabled() {
     let tester = Webhooks::new(running.engine.clone(), sending(), WebhookMetrics::new()).tester();
     let client = running.engine.directory().by_id(&acme()).expect("there");
     let end = tester.test(&client).await.expect("randomness");
-    assert!(matches!(end.answer, Answer::Status { code: 503, .. }), "{end:?}");
+    assert!(matches!(end.answer, AttemptOutcome::Status { code: 503, .. }), "{end:?}");
     let request = receiver.request().await;
     Webhook::from_bytes(SECRET.to_vec())
         .expect("a secret")
@@ -415,7 +415,7 @@ async fn a_client_that_was_told_failing_before_a_start_is_told_as_recovered() {
     let store = Arc::new(MemoryStore::new(Lineage(1), 4));
     let notices = NoticeSettings { quiet: Duration::from_millis(1), ..NoticeSettings::default() };
     let open = || {
-        let settings = engine::Settings { notices, ..settings() };
+        let settings = engine::EngineSettings { notices, ..settings() };
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
         Engine::start(settings, Arc::clone(&store) as Arc<dyn engine::Store>, clock)
     };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{ClientId, EntityId};
-use engine::Answer;
+use engine::AttemptOutcome;
 use proptest::prelude::*;
 
 use super::*;
@@ -57,7 +57,12 @@ fn record(client: Incarnation) -> Arc<Client> {
 /// An attempt at a notification that is told by `number` from all others.
 fn attempt(to: &Arc<Client>, number: u32, at: Timestamp, code: u16) -> AttemptReport {
     let delivery = EntityId { routing: 0, at: Timestamp(0), number, tag: 0 };
-    AttemptReport { to: Arc::clone(to), delivery, at, answer: Answer::Status { code, retry_after: None } }
+    AttemptReport {
+        to: Arc::clone(to),
+        delivery,
+        at,
+        answer: AttemptOutcome::Status { code, retry_after: None },
+    }
 }
 
 impl World {

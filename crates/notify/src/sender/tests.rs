@@ -50,7 +50,7 @@ impl Fixture {
         self.sender.attempt(&client(url), delivery(), Arc::from(BODY)).await
     }
 
-    async fn answer(&self, url: &str) -> engine::Answer {
+    async fn answer(&self, url: &str) -> engine::AttemptOutcome {
         self.attempt(url).await.answer
     }
 }
@@ -73,8 +73,8 @@ fn delivery() -> EntityId {
     EntityId::derive(Lineage(1), 2, Incarnation(3), Timestamp(4), 5, &[6])
 }
 
-fn status(code: u16) -> engine::Answer {
-    Answer::Status { code, retry_after: None }
+fn status(code: u16) -> engine::AttemptOutcome {
+    AttemptOutcome::Status { code, retry_after: None }
 }
 
 fn answering(status: StatusCode) -> impl Fn() -> receiver::Answer + Send + Sync {
@@ -176,7 +176,7 @@ async fn a_receiver_that_does_not_answer_in_time_is_given_up() {
     for silence in ["", "HTTP/1.1 200 OK\r\nconte"] {
         let (port, _closed) = raw(silence, Then::Hang).await;
         let end = fixture.attempt(&format!("http://127.0.0.1:{port}/")).await;
-        assert_eq!(end.answer, Answer::Error(AttemptError::TimedOut), "{silence}");
+        assert_eq!(end.answer, AttemptOutcome::Error(AttemptError::TimedOut), "{silence}");
         assert!(end.took >= IMPATIENT);
     }
 }
@@ -188,7 +188,7 @@ async fn an_answer_that_breaks_off_or_is_not_http_is_no_answer() {
     for answer in ["", "HTTP/1.1 200 OK\r\nconte", "SSH-2.0-OpenSSH_9.2\r\n", &long_head] {
         let (port, _closed) = raw(answer, Then::Close).await;
         let answered = fixture.answer(&format!("http://127.0.0.1:{port}/")).await;
-        assert_eq!(answered, Answer::Error(AttemptError::ConnectionBroken), "{answer}");
+        assert_eq!(answered, AttemptOutcome::Error(AttemptError::ConnectionBroken), "{answer}");
     }
 }
 
@@ -212,13 +212,13 @@ async fn where_nobody_listens_the_connection_fails() {
     let port = listener.local_addr().expect("bound").port();
     drop(listener);
     let answer = fixture.answer(&format!("http://127.0.0.1:{port}/")).await;
-    assert_eq!(answer, Answer::Error(AttemptError::ConnectFailed));
+    assert_eq!(answer, AttemptOutcome::Error(AttemptError::ConnectFailed));
 }
 
 #[tokio::test]
 async fn a_name_without_an_address_is_unresolved() {
     let answer = Fixture::patient().answer("http://nowhere.invalid/").await;
-    assert_eq!(answer, Answer::Error(AttemptError::NameUnresolved));
+    assert_eq!(answer, AttemptOutcome::Error(AttemptError::NameUnresolved));
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn a_private_address_is_refused_however_it_is_written() {
         ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "localhost"]
     {
         let answer = fixture.answer(&format!("http://{host}:{}/", receiver.port)).await;
-        assert_eq!(answer, Answer::Error(AttemptError::AddressRefused), "{host}");
+        assert_eq!(answer, AttemptOutcome::Error(AttemptError::AddressRefused), "{host}");
     }
     assert_eq!(receiver.connections(), 0);
     assert_eq!(fixture.metrics.attempts(AttemptResult::NoAnswer(AttemptError::AddressRefused)), 8);
@@ -252,7 +252,7 @@ async fn patience_is_passed_on_where_a_receiver_may_ask_for_it() {
             answer
         })
         .await;
-        let expect = Answer::Status { code, retry_after: expect.map(Duration::from_secs) };
+        let expect = AttemptOutcome::Status { code, retry_after: expect.map(Duration::from_secs) };
         assert_eq!(fixture.answer(&receiver.url()).await, expect);
     }
 }
@@ -339,13 +339,13 @@ async fn tls_that_cannot_be_trusted_or_agreed_on_fails() {
         ),
         (&trusting, format!("https://localhost:{}/", talker().await), AttemptError::TlsNotSpoken),
     ] {
-        assert_eq!(fixture.answer(&url).await, Answer::Error(cause), "{url}");
+        assert_eq!(fixture.answer(&url).await, AttemptOutcome::Error(cause), "{url}");
     }
     let impatient = Fixture::new(IMPATIENT, true, RootCertStore::empty());
     let answer = impatient.answer(&format!("https://localhost:{plain}/")).await;
     assert_eq!(
         answer,
-        Answer::Error(AttemptError::TimedOut),
+        AttemptOutcome::Error(AttemptError::TimedOut),
         "a server that waits for a plain request says nothing"
     );
 }

@@ -1,7 +1,7 @@
 //! The stored form of a day's counts.
 
 use base::Incarnation;
-use records::{CommandStatus, CountedOf, Counts, CountsKey, Metric};
+use records::{CommandStatus, CountedOf, CountsKey, HourlyCounts, Metric};
 
 use super::bytes::{ByteReader, put_u64};
 use super::key;
@@ -25,7 +25,7 @@ pub(super) const METRICS: [Metric; 12] = [
 ];
 
 /// Version 1: a set of the hours that counted anything, in 24 bits, then the count of each.
-impl Stored for Counts {
+impl Stored for HourlyCounts {
     const VERSION: u8 = 1;
     const NAME: &'static str = "counts of a day";
 
@@ -99,6 +99,6 @@ pub(super) fn get_counts_key(reader: &mut ByteReader<'_>) -> Result<CountsKey, C
 }
 
 record!(
-    Counts: Counts by CountsKey,
+    HourlyCounts: Counts by CountsKey,
     key: |of| key::counts(*of),
 );

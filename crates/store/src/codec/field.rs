@@ -11,7 +11,7 @@ use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryStatus, DeviceSlot,
     DeviceState, EventKind, Flight, GatheredReport, GroupKey, JobClock, JobId, PaceOverride, PickMinute,
     PreviousSecret, QuarantineKey, QueueKey, RolloutEntry, RolloutStage, StoredElsewhere, StreamMove,
-    StreamOrigin, TokenDigest, TokenPicks, Waiting, WorkState,
+    StreamOrigin, TokenDigest, TokenPicks, WaitingDelivery, WorkState,
 };
 
 use super::bytes::{ByteReader, put_bytes, put_i64, put_u64};
@@ -94,7 +94,7 @@ pub(super) use fields;
 fields! {
     DeliveryKey: at, number;
     QuarantineKey: at, number;
-    Waiting: delivery, attempts;
+    WaitingDelivery: delivery, attempts;
     Flight: delivery, attempts, since, tells, skipped, value;
     PreviousSecret: secret, until;
     PaceOverride: in_flight, gap_ms;

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use base::Timestamp;
 use records::{
-    AliasKey, Holder, JobHead, JobId, JobState, ParkedJob, ParkedKey, Parking, Process, QueueKey, Starts,
-    Successor, Terms,
+    AliasKey, HeadState, JobHead, JobId, JobTerms, LeaseHolder, ParkedJob, ParkedKey, Parking, Process,
+    QueueKey, Starts, Successor,
 };
 
 use super::bytes::{ByteReader, put_i64, put_u64};
@@ -47,16 +47,16 @@ impl Stored for JobHead {
         put_i64(out, self.visible_at.0.wrapping_sub(self.run_at.0));
         put_u64(out, u64::from(self.attempt));
         put_u64(out, u64::from(self.tries));
-        if let JobState::Reserved { lease, holder } = self.state {
+        if let HeadState::Reserved { lease, holder } = self.state {
             put_u64(out, lease);
-            if let Holder::Own(process) = holder {
+            if let LeaseHolder::Own(process) = holder {
                 put_u64(out, process.0);
             }
         }
         if let Some(alias) = self.alias {
             out.extend_from_slice(&alias.0.to_le_bytes());
         }
-        if self.terms != Terms::default() {
+        if self.terms != JobTerms::default() {
             put_terms(out, &self.terms, self.run_at);
         }
         if let Some(successor) = &self.successor {
@@ -87,7 +87,7 @@ impl Stored for JobHead {
                 _ => Some(AliasKey(u128::from_le_bytes(reader.array("an alias")?))),
             },
             terms: match flags & HAS_TERMS {
-                0 => Terms::default(),
+                0 => JobTerms::default(),
                 _ => get_terms(reader, run_at)?,
             },
             successor: match flags & HAS_SUCCESSOR {
@@ -100,12 +100,12 @@ impl Stored for JobHead {
 
 fn flags(job: &JobHead) -> u8 {
     let state = match job.state {
-        JobState::Waiting => 0,
-        JobState::Reserved { holder: Holder::Own(_), .. } => RESERVED,
-        JobState::Reserved { holder: Holder::Outside, .. } => RESERVED | HELD_OUTSIDE,
+        HeadState::Waiting => 0,
+        HeadState::Reserved { holder: LeaseHolder::Own(_), .. } => RESERVED,
+        HeadState::Reserved { holder: LeaseHolder::Outside, .. } => RESERVED | HELD_OUTSIDE,
     };
     let alias = if job.alias.is_some() { HAS_ALIAS } else { 0 };
-    let terms = if job.terms == Terms::default() { 0 } else { HAS_TERMS };
+    let terms = if job.terms == JobTerms::default() { 0 } else { HAS_TERMS };
     let successor = if job.successor.is_some() { HAS_SUCCESSOR } else { 0 };
     state | alias | terms | successor
 }
@@ -115,16 +115,16 @@ fn end_of(ends: [u8; 2], version: u8) -> u8 {
     if version < 2 { ends[0] } else { ends[1] }
 }
 
-fn get_state(reader: &mut ByteReader<'_>, flags: u8) -> Result<JobState, CodecError> {
+fn get_state(reader: &mut ByteReader<'_>, flags: u8) -> Result<HeadState, CodecError> {
     if flags & RESERVED == 0 {
-        return Ok(JobState::Waiting);
+        return Ok(HeadState::Waiting);
     }
     let lease = reader.u64("a lease")?;
     let holder = match flags & HELD_OUTSIDE {
-        0 => Holder::Own(Process(reader.u64("a process")?)),
-        _ => Holder::Outside,
+        0 => LeaseHolder::Own(Process(reader.u64("a process")?)),
+        _ => LeaseHolder::Outside,
     };
-    Ok(JobState::Reserved { lease, holder })
+    Ok(HeadState::Reserved { lease, holder })
 }
 
 fn put_successor(out: &mut Vec<u8>, successor: &Successor) {
@@ -136,7 +136,7 @@ fn put_successor(out: &mut Vec<u8>, successor: &Successor) {
         Starts::AfterJob => 0,
         Starts::AfterRun => STARTS_AFTER_RUN,
     };
-    let has_terms = successor.terms != Terms::default();
+    let has_terms = successor.terms != JobTerms::default();
     out.push(starts | if has_terms { SUCCESSOR_HAS_TERMS } else { 0 });
     if has_terms {
         put_terms(out, &successor.terms, successor.run_at);
@@ -154,7 +154,7 @@ fn get_successor(reader: &mut ByteReader<'_>, version: u8) -> Result<Successor, 
     }
     let starts = if flags & STARTS_AFTER_RUN == 0 { Starts::AfterJob } else { Starts::AfterRun };
     let terms = match flags & SUCCESSOR_HAS_TERMS {
-        0 => Terms::default(),
+        0 => JobTerms::default(),
         _ => get_terms(reader, run_at)?,
     };
     Ok(Successor { id, number, run_at, tries, terms, starts })
@@ -176,7 +176,7 @@ impl Stored for ParkedJob {
         let parking = get_parking(reader, version)?;
         let head = JobHead::read(reader)?;
         let leads_nothing = parking == Parking::Head && head.terms.group.is_none();
-        if head.state != JobState::Waiting || head.successor.is_some() || leads_nothing {
+        if head.state != HeadState::Waiting || head.successor.is_some() || leads_nothing {
             return Err(reader.invalid(Self::NAME));
         }
         let body = if version < 3 { None } else { Field::get_field(reader)? };

@@ -3,7 +3,7 @@
 //! thousand of them.
 
 use base::{Attended, Timestamp, WayIn};
-use records::{DeviceSlot, Seen};
+use records::{DeviceSlot, LastSeen};
 
 use super::CodecError;
 use super::bytes::{ByteReader, put_i64, put_option, put_u64};
@@ -67,7 +67,7 @@ pub(crate) fn decode_seen_slice(bytes: &[u8]) -> Result<Box<SeenSlice>, CodecErr
         let ahead = reader.option("a newest ts", |reader| reader.i64("a newest ts"))?;
         let newest_ts = ahead.map(|ahead| Timestamp(before.at.wrapping_add(ahead)));
         let (at, attended) = (Timestamp(before.at), Attended(before.attended));
-        *seen = Some(Seen { at, way, attended, readings, newest_ts });
+        *seen = Some(LastSeen { at, way, attended, readings, newest_ts });
     }
     reader.end()?;
     Ok(slice)

@@ -1,7 +1,7 @@
 //! The stored form of what holds of some jobs only: part of a job's and of a successor's.
 
 use base::Timestamp;
-use records::{GroupKey, JobClock, Recurrence, Rule, Terms};
+use records::{GroupKey, JobClock, JobTerms, Recurrence, RecurrenceRule};
 
 use super::CodecError;
 use super::bytes::{ByteReader, put_i64, put_u64};
@@ -18,7 +18,7 @@ const FLAGS_END: u8 = 1 << 7;
 /// Appends a byte that says what is there, and what is. First the expiry, as a difference from
 /// `run_at`, and the group. Then the interval, runs left, the run's number and how long each is
 /// worth making.
-pub(super) fn put_terms(out: &mut Vec<u8>, terms: &Terms, run_at: Timestamp) {
+pub(super) fn put_terms(out: &mut Vec<u8>, terms: &JobTerms, run_at: Timestamp) {
     out.push(flags(terms));
     if let Some(expires_at) = terms.expires_at {
         put_i64(out, expires_at.0.wrapping_sub(run_at.0));
@@ -27,7 +27,7 @@ pub(super) fn put_terms(out: &mut Vec<u8>, terms: &Terms, run_at: Timestamp) {
         out.extend_from_slice(&group.0.to_le_bytes());
     }
     let Some(Recurrence { rule, left, run, ttl_ms }) = terms.recurrence else { return };
-    if let Rule::Every(interval_ms) = rule {
+    if let RecurrenceRule::Every(interval_ms) = rule {
         put_u64(out, interval_ms);
     }
     left.iter().for_each(|left| put_u64(out, u64::from(*left)));
@@ -35,7 +35,7 @@ pub(super) fn put_terms(out: &mut Vec<u8>, terms: &Terms, run_at: Timestamp) {
     ttl_ms.iter().for_each(|ttl_ms| put_u64(out, *ttl_ms));
 }
 
-fn flags(terms: &Terms) -> u8 {
+fn flags(terms: &JobTerms) -> u8 {
     let mut flags = match terms.clock {
         JobClock::Engine => 0,
         JobClock::Wall => WALL_CLOCK,
@@ -45,21 +45,21 @@ fn flags(terms: &Terms) -> u8 {
     say(terms.group.is_some(), HAS_GROUP);
     if let Some(recurrence) = &terms.recurrence {
         say(true, RECURS);
-        say(recurrence.rule == Rule::Calendar, BY_CALENDAR);
+        say(recurrence.rule == RecurrenceRule::Calendar, BY_CALENDAR);
         say(recurrence.left.is_some(), IS_COUNTED);
         say(recurrence.ttl_ms.is_some(), RUNS_EXPIRE);
     }
     flags
 }
 
-pub(super) fn get_terms(reader: &mut ByteReader<'_>, run_at: Timestamp) -> Result<Terms, CodecError> {
+pub(super) fn get_terms(reader: &mut ByteReader<'_>, run_at: Timestamp) -> Result<JobTerms, CodecError> {
     const WHAT: &str = "a job's terms";
     let flags = reader.u8(WHAT)?;
     let of_recurrence = flags & (BY_CALENDAR | IS_COUNTED | RUNS_EXPIRE);
     if flags >= FLAGS_END || (flags & RECURS == 0 && of_recurrence != 0) {
         return Err(reader.invalid(WHAT));
     }
-    Ok(Terms {
+    Ok(JobTerms {
         clock: if flags & WALL_CLOCK == 0 { JobClock::Engine } else { JobClock::Wall },
         expires_at: if_flagged(flags & EXPIRES, || {
             Ok(Timestamp(run_at.0.wrapping_add(reader.i64("a time")?)))
@@ -73,9 +73,9 @@ fn get_recurrence(reader: &mut ByteReader<'_>, flags: u8) -> Result<Recurrence, 
     let rule = match flags & BY_CALENDAR {
         0 => match reader.u64("an interval")? {
             0 => return Err(reader.invalid("an interval")),
-            interval_ms => Rule::Every(interval_ms),
+            interval_ms => RecurrenceRule::Every(interval_ms),
         },
-        _ => Rule::Calendar,
+        _ => RecurrenceRule::Calendar,
     };
     Ok(Recurrence {
         rule,

@@ -7,8 +7,8 @@ use std::ops::RangeBounds;
 use base::random::Random;
 use base::{PartitionId, WayIn};
 use records::{
-    Batch, CountedOf, CountsKey, DeviceSlot, GroupKey, JobClock, JobId, KeptFrom, Metric, Op, PartitionHead,
-    QueueKey, Seen, Sign, SignReading,
+    Batch, CountedOf, CountsKey, DeviceSlot, GroupKey, JobClock, JobId, KeptFrom, LastSeen, Metric, Op,
+    PartitionHead, QueueKey, Sign, SignReading,
 };
 
 use super::key::{self, BlobKey, FeedPlace, ParkedPlace};
@@ -145,7 +145,7 @@ fn the_signs_of_life_of_a_slice_survive_and_are_small() {
         let mut slice: crate::port::SeenSlice = [None; 256];
         for seen in &mut slice {
             if full || random.below(3) == 0 {
-                *seen = Some(Seen {
+                *seen = Some(LastSeen {
                     at: Timestamp(1_800_000_000_000 + random.below(60_000) as i64),
                     way: WayIn::ALL[random.below(3) as usize],
                     attended: Attended(90_000_000_000 + random.below(60_000) as i64),
@@ -164,7 +164,7 @@ fn the_signs_of_life_of_a_slice_survive_and_are_small() {
 fn extreme_signs_of_life_survive() {
     let mut slice: crate::port::SeenSlice = [None; 256];
     for (seen, at) in slice.iter_mut().zip([i64::MIN, i64::MAX, 0, -1]) {
-        *seen = Some(Seen {
+        *seen = Some(LastSeen {
             at: Timestamp(at),
             way: WayIn::Mqtt,
             attended: Attended(!at),

@@ -8,9 +8,9 @@ use base::{Value, WayIn};
 use records::{
     Attempt, AttemptDetail, Batch, Client, Command, CommandCause, CommandTerms, Connection, Delivery,
     DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKey,
-    EventKind, JobHead, JobId, JobState, Notice, NoticeKind, NoticePost, NotificationState, Op,
-    OutcomeReceiver, PaceOverride, PartitionHead, PortalRights, PortalToken, QueueKey, Reading, Seen, Sign,
-    SignReading, Terms, TokenDigest,
+    EventKind, HeadState, JobHead, JobId, JobTerms, LastSeen, Notice, NoticeKind, NoticePost,
+    NotificationState, Op, OutcomeReceiver, PaceOverride, PartitionHead, PortalRights, PortalToken, QueueKey,
+    Reading, Sign, SignReading, TokenDigest,
 };
 
 use super::{Make, PARTITION, Subject, commit, loaded, next, put};
@@ -121,9 +121,9 @@ fn job(number: u8) -> JobHead {
         visible_at: Timestamp(6),
         attempt: 0,
         tries: 3,
-        state: JobState::Waiting,
+        state: HeadState::Waiting,
         alias: None,
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         successor: None,
     }
 }
@@ -212,7 +212,8 @@ pub fn every_method_shows_what_was_committed(make: Make<'_>) {
 }
 
 fn assert_devices_shown(subject: &dyn Subject, head: &PartitionHead) {
-    let seen = Seen { at: head.now, way: WayIn::Http, attended: Attended(77), readings: 1, newest_ts: None };
+    let seen =
+        LastSeen { at: head.now, way: WayIn::Http, attended: Attended(77), readings: 1, newest_ts: None };
     let reading = Reading { number: 1, ts: head.now, value: Value::Number(1.0), changed: true };
     let view = subject.store().view(PARTITION).expect("opens");
     assert_eq!(view.device(&id("A")).expect("reads"), Some(device("A", 0, &[7])));

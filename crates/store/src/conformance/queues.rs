@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
 use records::{
-    AliasKey, AnswerKey, Batch, DeadJob, DeadReason, GroupKey, JobClock, JobHead, JobId, JobState,
-    KeptAnswer, Op, ParkedJob, Parking, PartitionHead, Queue, QueueCounts, QueueKey, QueueSettings, Terms,
+    AliasKey, AnswerKey, Batch, DeadJob, DeadReason, GroupKey, HeadState, JobClock, JobHead, JobId, JobTerms,
+    KeptAnswer, Op, ParkedJob, Parking, PartitionHead, Queue, QueueCounts, QueueKey, QueueSettings,
 };
 
 use super::{Make, Subject, loaded, put};
@@ -74,20 +74,20 @@ fn job(number: u8, visible_at: i64) -> JobHead {
         visible_at: Timestamp(visible_at),
         attempt: 0,
         tries: 1,
-        state: JobState::Waiting,
+        state: HeadState::Waiting,
         alias: None,
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         successor: None,
     }
 }
 
-fn with(terms: Terms, mut head: JobHead) -> JobHead {
+fn with(terms: JobTerms, mut head: JobHead) -> JobHead {
     head.terms = terms;
     head
 }
 
-fn of_group(group: u64) -> Terms {
-    Terms { group: Some(GroupKey(group)), ..Terms::default() }
+fn of_group(group: u64) -> JobTerms {
+    JobTerms { group: Some(GroupKey(group)), ..JobTerms::default() }
 }
 
 fn for_time(head: JobHead) -> ParkedJob {
@@ -150,8 +150,8 @@ fn line(view: &dyn View, group: Option<u64>, from_back: bool, limit: usize) -> V
 /// Near and far from each other; each clock by itself, the expiry of what waits for a worker too.
 pub fn parked_jobs_are_found_by_their_times(make: Make<'_>) {
     let mut queues = QueuesUnderTest::new(make);
-    let on_wall_clock = Terms { clock: JobClock::Wall, ..Terms::default() };
-    let expiring = Terms { expires_at: Some(Timestamp(START + 500)), ..on_wall_clock };
+    let on_wall_clock = JobTerms { clock: JobClock::Wall, ..JobTerms::default() };
+    let expiring = JobTerms { expires_at: Some(Timestamp(START + 500)), ..on_wall_clock };
     let jobs = [
         for_time(job(1, START + HOUR_MS)),
         for_time(job(2, START + 900)),

@@ -2,8 +2,8 @@
 
 use base::{DeviceId, EntityId, Incarnation, Kind, Lineage, Timestamp, Value, WayIn};
 use records::{
-    CountedOf, Counts, CountsKey, DeliveryKey, DeviceSlot, GatheredReport, GatheredReports, KeptFrom, Metric,
-    Op, PartitionHead, QuarantineKey, Quarantined, ReportIds,
+    CountedOf, CountsKey, DeliveryKey, DeviceSlot, GatheredReport, GatheredReports, HourlyCounts, KeptFrom,
+    Metric, Op, PartitionHead, QuarantineKey, Quarantined, ReportIds,
 };
 
 use super::basics::{all, delivery, device, event, id, sign};
@@ -88,7 +88,7 @@ pub fn counts_are_what_was_put_last(make: Make<'_>) {
     let (mut subject, mut head) = (make(), PartitionHead::default());
     let key = |day, of, metric| CountsKey { day, of, metric };
     let counts = |hour, count| {
-        let mut counts = Counts::default();
+        let mut counts = HourlyCounts::default();
         counts.add(hour, count);
         counts
     };
@@ -169,7 +169,7 @@ pub fn what_is_too_old_is_gone(make: Make<'_>) {
             sign(0, number, 1.0),
             Op::PutEvent(Box::new(event(0, old(day, 1), number))),
             Op::PutDelivery(Box::new(delivery(0, 7, old(day, 1), number))),
-            Op::PutCounts(name, Box::new(Counts([1; 24]))),
+            Op::PutCounts(name, Box::new(HourlyCounts([1; 24]))),
         ];
         put(&mut *subject, next(&mut head, ops));
         subject.churn(day as u64);

@@ -19,8 +19,8 @@ use base::{Value, WayIn};
 use records::{
     AliasKey, Attempt, AttemptDetail, AttemptError, Batch, Connection, Delivery, DeliveryKey,
     DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight,
-    Holder, JobHead, JobId, JobState, NotificationState, Op, PaceOverride, PartitionHead, Process,
-    QuarantineKey, QueueKey, Sign, SignReading, Starts, Successor, Terms, Waiting,
+    HeadState, JobHead, JobId, JobTerms, LeaseHolder, NotificationState, Op, PaceOverride, PartitionHead,
+    Process, QuarantineKey, QueueKey, Sign, SignReading, Starts, Successor, WaitingDelivery,
 };
 
 /// What a partition's batches could be.
@@ -331,9 +331,9 @@ impl Traffic {
             untold: (0..self.below(4)).map(|_| self.event_kind()).collect(),
             previous: self.maybe(Self::value),
             skipped: self.below(300) as u32,
-            pending: self.maybe(|_| Waiting { delivery, attempts: 1 }),
+            pending: self.maybe(|_| WaitingDelivery { delivery, attempts: 1 }),
             in_flight: self.maybe(flight),
-            failed: self.maybe(|_| Waiting { delivery, attempts: 10 }),
+            failed: self.maybe(|_| WaitingDelivery { delivery, attempts: 10 }),
         })));
     }
 
@@ -404,9 +404,9 @@ impl Traffic {
             JobId(id)
         });
         self.head.next_job += 1;
-        let reserved = |traffic: &mut Self| JobState::Reserved {
+        let reserved = |traffic: &mut Self| HeadState::Reserved {
             lease: traffic.below(1 << 50),
-            holder: if traffic.below(2) == 0 { Holder::Outside } else { Holder::Own(Process(9)) },
+            holder: if traffic.below(2) == 0 { LeaseHolder::Outside } else { LeaseHolder::Own(Process(9)) },
         };
         let job = JobHead {
             id,
@@ -416,16 +416,16 @@ impl Traffic {
             visible_at: self.some_ts(),
             attempt: self.below(5) as u32,
             tries: self.below(10) as u32,
-            state: self.maybe(reserved).unwrap_or(JobState::Waiting),
+            state: self.maybe(reserved).unwrap_or(HeadState::Waiting),
             alias: self.maybe(|traffic| AliasKey(u128::from(traffic.random.next_u64()) << 40)),
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             successor: self.maybe(|traffic| {
                 Box::new(Successor {
                     id: JobId([7; 16]),
                     number: traffic.below(1_000),
                     run_at: traffic.head.now,
                     tries: 3,
-                    terms: Terms::default(),
+                    terms: JobTerms::default(),
                     starts: if traffic.below(2) == 0 { Starts::AfterJob } else { Starts::AfterRun },
                 })
             }),

@@ -7,7 +7,7 @@ mod readings;
 use std::sync::Arc;
 
 use base::Timestamp;
-use records::{DeviceSlot, PartitionHead, Reading, Seen};
+use records::{DeviceSlot, LastSeen, PartitionHead, Reading};
 
 use super::health::StoreHealth;
 use super::overlay::{OverlayRow, SeenChange};
@@ -95,7 +95,7 @@ impl View for EmbeddedView {
     }
 
     /// Mostly the newest layer knows it.
-    fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
+    fn seen(&self, slot: DeviceSlot) -> Result<Option<LastSeen>, StoreError> {
         for overlay in &self.moment.overlays {
             let data = overlay.read();
             let change =

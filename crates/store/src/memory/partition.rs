@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use base::Timestamp;
 use records::{
-    Command, CommandState, DeviceSlot, OpenCommand, ParkedJob, PartitionHead, Pick, PickKey, Reading, Seen,
-    TaskRecord, TaskState,
+    Command, CommandState, DeviceSlot, LastSeen, OpenCommand, ParkedJob, PartitionHead, Pick, PickKey,
+    Reading, TaskRecord, TaskState,
 };
 
 use crate::change::{PreparedBatch, SlotSign, TableChange};
@@ -26,7 +26,7 @@ pub(super) type Rows = BTreeMap<TableKey, Arc<[u8]>>;
 pub(super) struct MemoryPartition {
     pub(super) head: PartitionHead,
     tables: BTreeMap<Table, Arc<Rows>>,
-    pub(super) seen: Arc<BTreeMap<DeviceSlot, Seen>>,
+    pub(super) seen: Arc<BTreeMap<DeviceSlot, LastSeen>>,
     /// With when each was received.
     pub(super) readings: Arc<BTreeMap<(DeviceSlot, ReadingKey), (Reading, Timestamp)>>,
 }

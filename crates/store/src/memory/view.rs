@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::Timestamp;
-use records::{DeviceSlot, PartitionHead, Reading, Seen};
+use records::{DeviceSlot, LastSeen, PartitionHead, Reading};
 
 use super::partition::MemoryPartition;
 use crate::codec::key::TableKey;
@@ -46,7 +46,7 @@ impl View for MemoryView {
         Ok(seen)
     }
 
-    fn seen(&self, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
+    fn seen(&self, slot: DeviceSlot) -> Result<Option<LastSeen>, StoreError> {
         Ok(self.0.seen.get(&slot).copied())
     }
 

@@ -2,7 +2,7 @@
 
 use base::hash::label_hash;
 use base::{ClientId, DeviceId, Incarnation, Kind};
-use records::{Client, Counts, CountsKey, DeviceProfile, DeviceSlot, DeviceState};
+use records::{Client, CountsKey, DeviceProfile, DeviceSlot, DeviceState, HourlyCounts};
 
 use super::index_of;
 use crate::codec::key::{self, TableKey};
@@ -92,7 +92,7 @@ impl dyn View + '_ {
     }
 
     /// The counts of a day.
-    pub fn counts(&self, of: CountsKey) -> Result<Option<Counts>, StoreError> {
+    pub fn counts(&self, of: CountsKey) -> Result<Option<HourlyCounts>, StoreError> {
         if CountsKey::start_of(of.day) < self.head().kept_from.events {
             return Ok(None);
         }

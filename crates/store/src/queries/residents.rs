@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use records::{
-    DeviceProfile, DeviceSlot, DeviceState, JobHead, NotificationState, QuarantineKey, Quarantined, Queue,
-    QueueCounts, ReportIds, Seen,
+    DeviceProfile, DeviceSlot, DeviceState, JobHead, LastSeen, NotificationState, QuarantineKey, Quarantined,
+    Queue, QueueCounts, ReportIds,
 };
 
 use crate::codec::key::TableKey;
@@ -102,7 +102,7 @@ impl States {
         self.states.remove(&slot).unwrap_or_default()
     }
 
-    fn seen(&mut self, view: &dyn View, slot: DeviceSlot) -> Result<Option<Seen>, StoreError> {
+    fn seen(&mut self, view: &dyn View, slot: DeviceSlot) -> Result<Option<LastSeen>, StoreError> {
         let slice = match self.seen.entry(slot.slice()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(vacant) => vacant.insert(view.seen_slice(slot.slice())?),

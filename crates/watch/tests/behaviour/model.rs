@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base::{Timestamp, Value, WayIn};
 use records::{Connection, DeviceSlot, DeviceState, EventKind};
-use watch::{Noticed, Settings, SignOfLife};
+use watch::{Noticed, SignOfLife, SilenceSettings};
 
 /// A span of time between two calls, as far as it counts.
 struct CountedTime {
@@ -26,7 +26,7 @@ struct Device {
 }
 
 pub(crate) struct Model {
-    settings: Settings,
+    settings: SilenceSettings,
     now: Timestamp,
     still_until: Timestamp,
     attended: [bool; 3],
@@ -35,7 +35,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(settings: Settings, now: Timestamp) -> Self {
+    pub(crate) fn new(settings: SilenceSettings, now: Timestamp) -> Self {
         let still_until = now.after(settings.restart_grace);
         let (counted, devices) = (Vec::new(), BTreeMap::new());
         Self { settings, now, still_until, attended: [false; 3], counted, devices }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::{Timestamp, Value, WayIn};
 use proptest::prelude::*;
 use records::{AttendedReadings, Batch, Connection, DeviceSlot, Op};
-use watch::{Connections, Noticed, Progress, Settings, SignOfLife, TICK, Watch};
+use watch::{Connections, Noticed, SignOfLife, SilenceSettings, TICK, Watch, WatchProgress};
 
 use crate::model::Model;
 use crate::stored_devices::{self, StoredDevices};
@@ -84,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
+fn settings() -> impl Strategy<Value = SilenceSettings> {
     let ms = Duration::from_millis;
     let times = (
         prop_oneof![Just(2_000), Just(10_000)],
@@ -92,7 +92,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         prop_oneof![Just(0), Just(3_100)],
     );
     (times, prop::array::uniform3(prop::bool::weighted(0.7))).prop_map(
-        move |((report_interval, loss_grace, restart_grace), configured)| Settings {
+        move |((report_interval, loss_grace, restart_grace), configured)| SilenceSettings {
             report_interval: ms(report_interval),
             loss_grace: ms(loss_grace),
             restart_grace: ms(restart_grace),
@@ -103,7 +103,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 
 /// A watch and the model of it.
 struct Lives {
-    settings: Settings,
+    settings: SilenceSettings,
     watch: Watch,
     model: Model,
     stored: StoredDevices,
@@ -115,7 +115,7 @@ struct Lives {
 }
 
 impl Lives {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: SilenceSettings) -> Self {
         let clocks = AttendedReadings::default();
         let mut lives = Self {
             settings,
@@ -236,7 +236,7 @@ impl Lives {
             assert_eq!(batch.ops.len(), noticed.len());
             self.commit(&batch);
             lost.extend(noticed.iter().map(|noticed| self.lose(noticed, overdue.get(&noticed.slot))));
-            if progress == Progress::Done {
+            if progress == WatchProgress::Done {
                 break;
             }
         }

@@ -11,7 +11,7 @@ use base::{Timestamp, Value, WayIn, duration};
 use records::{
     AttendedReadings, Batch, Connection, DeviceSlot, DeviceState, EventKind, Op, Sign, SignReading,
 };
-use watch::{Noticed, Progress, Settings, SignOfLife, Watch};
+use watch::{Noticed, SignOfLife, SilenceSettings, Watch, WatchProgress};
 
 use crate::stored_devices::{self, StoredDevices};
 
@@ -19,8 +19,8 @@ const START: Timestamp = Timestamp(1_795_000_000_000);
 const DEV: DeviceSlot = DeviceSlot(0);
 const MQTT_AND_HTTP: [bool; 3] = [true, true, false];
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> SilenceSettings {
+    SilenceSettings {
         report_interval: Duration::from_secs(3_600),
         loss_grace: Duration::ZERO,
         restart_grace: Duration::ZERO,
@@ -30,7 +30,7 @@ fn settings() -> Settings {
 
 /// A watch on one device, woken when it asks for it.
 struct Scene {
-    settings: Settings,
+    settings: SilenceSettings,
     watch: Watch,
     stored: StoredDevices,
     now: Timestamp,
@@ -38,7 +38,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: SilenceSettings) -> Self {
         let clocks = AttendedReadings::default();
         let watch = Watch::new(settings, clocks, START);
         let mut scene =
@@ -87,7 +87,7 @@ impl Scene {
 
     fn wake(&mut self) {
         let (mut batch, mut noticed) = (stored_devices::batch(), Vec::new());
-        assert_eq!(self.watch.advance(self.now, 1_000, &mut batch, &mut noticed), Progress::Done);
+        assert_eq!(self.watch.advance(self.now, 1_000, &mut batch, &mut noticed), WatchProgress::Done);
         self.commit(&batch, &noticed);
     }
 
@@ -158,7 +158,7 @@ fn report(text: &str, ts: Option<&str>) -> SignOfLife {
     SignOfLife::Report { value: value(text), ts }
 }
 
-fn check_with(settings: Settings, script: &str, expect: &str) {
+fn check_with(settings: SilenceSettings, script: &str, expect: &str) {
     assert_eq!(Scene::new(settings).run(script), expect, "{script}");
 }
 
@@ -184,14 +184,14 @@ fn silence_is_noticed_at_its_deadline_and_told_once() {
     check("0s mqtt 0 | 9h end", "0s changed 1 none>0 | 1h lost 2 0");
     check("0s mqtt 0 | 50m mqtt 0 | 1h49m59s mqtt 0 | 2h49m58s end", "0s changed 1 none>0");
     check("0s mqtt 0 | 50m mqtt 0 | 9h end", "0s changed 1 none>0 | 1h50m lost 2 0");
-    let grace = Settings { loss_grace: Duration::from_secs(90), ..settings() };
+    let grace = SilenceSettings { loss_grace: Duration::from_secs(90), ..settings() };
     check_with(grace, "0s mqtt 0 | 9h end", "0s changed 1 none>0 | 1h1m30s lost 2 0");
 }
 
 #[test]
 fn a_loss_is_noticed_within_a_tick_and_never_early() {
     check("7ms mqtt 0 | 9h end", "7ms changed 1 none>0 | 1h100ms lost 2 0");
-    let short = Settings { report_interval: Duration::from_secs(1), ..settings() };
+    let short = SilenceSettings { report_interval: Duration::from_secs(1), ..settings() };
     check_with(short, "50ms mqtt 0 | 9h end", "50ms changed 1 none>0 | 1s100ms lost 2 0");
 }
 
@@ -247,7 +247,7 @@ fn a_device_never_seen_waits_while_any_configured_way_is_down() {
     check("10m http down | 2h http up | 9h end", "2h50m lost 1 none");
     check("10m http down | 20m mqtt down | 2h http up | 3h mqtt up | 9h end", "3h50m lost 1 none");
     check("10m amqp down | 9h end", "1h lost 1 none");
-    let nothing_configured = Settings { configured: [false; 3], ..settings() };
+    let nothing_configured = SilenceSettings { configured: [false; 3], ..settings() };
     check_with(nothing_configured, "9h end", "");
 }
 
@@ -261,7 +261,7 @@ fn a_device_of_a_way_that_is_no_longer_configured_waits_for_all_that_are() {
 
 #[test]
 fn a_restart_waits_for_its_grace_and_goes_on_where_it_was() {
-    let graced = Settings { restart_grace: Duration::from_secs(120), ..settings() };
+    let graced = SilenceSettings { restart_grace: Duration::from_secs(120), ..settings() };
     check_with(graced, "9h end", "1h2m lost 1 none");
     check_with(graced, "0s mqtt 0 | 9h end", "0s changed 1 none>0 | 1h2m lost 2 0");
     check_with(
@@ -279,7 +279,7 @@ fn a_restart_waits_for_its_grace_and_goes_on_where_it_was() {
 
 #[test]
 fn a_silence_that_passed_before_a_crash_is_told_when_the_clock_runs() {
-    let graced = Settings { restart_grace: Duration::from_secs(120), ..settings() };
+    let graced = SilenceSettings { restart_grace: Duration::from_secs(120), ..settings() };
     let mut scene = Scene::new(graced);
     scene.run("3m mqtt 0 | 1h2m59s end");
     // The clocks of a later batch are kept, but the crash came before the loss was noticed.
@@ -391,13 +391,13 @@ fn partitions_that_began_at_different_times_wake_together() {
 
 #[test]
 fn the_end_of_the_restart_grace_is_waited_for_without_pulses() {
-    let scene = Scene::new(Settings { restart_grace: Duration::from_secs(120), ..settings() });
+    let scene = Scene::new(SilenceSettings { restart_grace: Duration::from_secs(120), ..settings() });
     assert_eq!(scene.watch.next_wakeup(START), Some(START.after(Duration::from_secs(122))));
 }
 
 #[test]
 fn silence_is_noticed_in_steps_of_the_limit() {
-    let mut scene = Scene::new(Settings { report_interval: Duration::from_secs(1), ..settings() });
+    let mut scene = Scene::new(SilenceSettings { report_interval: Duration::from_secs(1), ..settings() });
     scene.watch.forget(DEV);
     for slot in 1..=1_000 {
         scene.watch.register(&stored_devices::profile(slot, None, AttendedReadings::default()));
@@ -406,7 +406,7 @@ fn silence_is_noticed_in_steps_of_the_limit() {
     let at = START.after(Duration::from_secs(1));
     for round in 1..=10 {
         let progress = scene.watch.advance(at, 100, &mut batch, &mut noticed);
-        assert_eq!(progress, if round < 10 { Progress::More } else { Progress::Done });
+        assert_eq!(progress, if round < 10 { WatchProgress::More } else { WatchProgress::Done });
         assert_eq!((batch.ops.len(), noticed.len()), (round * 100, round * 100));
     }
     let mut slots: Vec<_> = noticed.iter().map(|noticed| noticed.slot.0).collect();

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 
 use base::{DeviceId, Incarnation, Kind, PartitionId, Timestamp};
-use records::{AttendedReadings, Batch, DeviceProfile, DeviceSlot, DeviceState, Op, PaceOverride, Seen};
-use watch::{Settings, Watch};
+use records::{AttendedReadings, Batch, DeviceProfile, DeviceSlot, DeviceState, LastSeen, Op, PaceOverride};
+use watch::{SilenceSettings, Watch};
 
 /// The stored devices of a partition.
 pub(crate) struct StoredDevices {
     /// The clocks in the head of the latest batch.
     pub(crate) clocks: AttendedReadings,
-    devices: BTreeMap<DeviceSlot, (DeviceProfile, DeviceState, Option<Seen>)>,
+    devices: BTreeMap<DeviceSlot, (DeviceProfile, DeviceState, Option<LastSeen>)>,
 }
 
 impl StoredDevices {
@@ -40,7 +40,7 @@ impl StoredDevices {
         self.devices[&slot].1.clone()
     }
 
-    pub(crate) fn seen(&self, slot: DeviceSlot) -> Option<Seen> {
+    pub(crate) fn seen(&self, slot: DeviceSlot) -> Option<LastSeen> {
         self.devices[&slot].2
     }
 
@@ -55,7 +55,7 @@ impl StoredDevices {
                 Op::Sign(sign) => {
                     let (way, attended) = (sign.way, clocks.of(Some(sign.way)));
                     let device = self.devices.get_mut(&sign.slot).expect("a stored device");
-                    device.2 = Some(Seen {
+                    device.2 = Some(LastSeen {
                         at: now,
                         way,
                         attended,
@@ -72,7 +72,7 @@ impl StoredDevices {
     }
 
     /// A new watch with everything that is kept.
-    pub(crate) fn restart(&self, settings: Settings, now: Timestamp) -> Watch {
+    pub(crate) fn restart(&self, settings: SilenceSettings, now: Timestamp) -> Watch {
         let mut watch = Watch::new(settings, self.clocks, now);
         for (profile, state, seen) in self.devices.values() {
             watch.load(profile, state.clone(), *seen);

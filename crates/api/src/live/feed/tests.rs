@@ -91,7 +91,7 @@ fn stream(source: Arc<dyn FeedSource>, sent: Option<u32>) -> FeedState {
 
 async fn api() -> ApiState {
     let (store, clock) = (MemoryStore::new(Lineage(1), 2), SystemClock::start(Timestamp(0)));
-    let settings = engine::Settings::for_tests();
+    let settings = engine::EngineSettings::for_tests();
     let engine = Engine::start(settings, Arc::new(store), Arc::new(clock)).await.expect("it loads");
     ApiState::new(engine, Access::of(Vec::new()), &MemoryBudget::default(), Arc::default())
 }

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Problem;
-use engine::Version;
+use engine::ObjectVersion;
 use engine::campaigns::{NewCampaign, TrackedCampaign};
 use engine::queues::IdempotencyKey;
 use net::problem::Refused;
@@ -55,7 +55,7 @@ pub(super) async fn create(
     let is_own = found.terms.token == token;
     let shown = CampaignShape::at(&found, api.engine().clock().wall());
     let answer = ApiAnswer::created(&if is_own { shown.with_secret(&found) } else { shown });
-    Ok(Tagged(answer, Version::of_campaign(&found)).into_response())
+    Ok(Tagged(answer, ObjectVersion::of_campaign(&found)).into_response())
 }
 
 /// What is kept under the key of a request that began a campaign. It is answered from the campaign
@@ -79,7 +79,7 @@ pub(super) async fn put_one(
     let (campaign, is_new) = api.engine().campaigns().put(&id, new, only_if).await?;
     let shown = begun_now(&api, &campaign);
     let answer = if is_new { ApiAnswer::created(&shown) } else { ApiAnswer::ok(&shown) };
-    Ok(Tagged(answer, Version::of_campaign(&campaign)))
+    Ok(Tagged(answer, ObjectVersion::of_campaign(&campaign)))
 }
 
 /// A campaign that the caller may have, as one of its token.

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::duration;
-use fieldpost_client::{ControlState, Event, JobReservation, QueueControl};
+use fieldpost_client::{ControlState, JobReservation, QueueControl, WorkerEvent};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::table::{grouped, plain};
 
 /// Tells what happens, and counts what did not go well.
@@ -22,8 +22,9 @@ impl WorkLog {
         Self { json, failed: AtomicU64::new(0) }
     }
 
-    pub(super) fn record(&self, event: &Event) {
-        if matches!(event, Event::Failed { .. } | Event::Lost { .. } | Event::Untold { .. }) {
+    pub(super) fn record(&self, event: &WorkerEvent) {
+        if matches!(event, WorkerEvent::Failed { .. } | WorkerEvent::Lost { .. } | WorkerEvent::Untold { .. })
+        {
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
         let line = if self.json { document(event).map(|document| document.to_string()) } else { text(event) };
@@ -34,21 +35,21 @@ impl WorkLog {
     }
 
     /// An error where anything failed: a script that drains a queue has to notice.
-    pub(super) fn verdict(&self) -> Result<(), Failure> {
+    pub(super) fn verdict(&self) -> Result<(), CommandFailure> {
         match self.failed.load(Ordering::Relaxed) {
             0 => Ok(()),
-            1 => Err(Failure::Incomplete("one attempt failed".to_owned())),
-            count => Err(Failure::Incomplete(format!("{} attempts failed", grouped(count)))),
+            1 => Err(CommandFailure::Incomplete("one attempt failed".to_owned())),
+            count => Err(CommandFailure::Incomplete(format!("{} attempts failed", grouped(count)))),
         }
     }
 }
 
 /// For people.
-fn text(event: &Event) -> Option<String> {
+fn text(event: &WorkerEvent) -> Option<String> {
     let of = |job: &JobReservation, what: &str| Some(format!("{} {}", plain(job.id.as_str()), plain(what)));
     match event {
-        Event::Done { job } => of(job, "done"),
-        Event::Failed { job, error, again_in } => {
+        WorkerEvent::Done { job } => of(job, "done"),
+        WorkerEvent::Failed { job, error, again_in } => {
             let error = error.lines().last().unwrap_or_default();
             let next = again_in.map_or_else(
                 || "that was its last try".to_owned(),
@@ -56,17 +57,21 @@ fn text(event: &Event) -> Option<String> {
             );
             of(job, &format!("failed: {error}; {next}"))
         }
-        Event::Lost { job } => of(job, "lost: its reservation holds no longer"),
-        Event::Untold { job, error } => of(job, &format!("ended, but the server could not be told: {error}")),
-        Event::Away { error, again_in } => {
+        WorkerEvent::Lost { job } => of(job, "lost: its reservation holds no longer"),
+        WorkerEvent::Untold { job, error } => {
+            of(job, &format!("ended, but the server could not be told: {error}"))
+        }
+        WorkerEvent::Away { error, again_in } => {
             let error = plain(&error.to_string());
             Some(format!("{error}; asked again in {}", rough(*again_in)))
         }
-        Event::Control { control: Some(control) } => {
+        WorkerEvent::Control { control: Some(control) } => {
             Some(format!("the queue's workers are told: {}", told(control)))
         }
-        Event::Control { control: None } => Some("the queue's workers are told nothing any more".to_owned()),
-        Event::Stopping { running } if *running > 0 => Some(format!("stopping: {running} still run")),
+        WorkerEvent::Control { control: None } => {
+            Some("the queue's workers are told nothing any more".to_owned())
+        }
+        WorkerEvent::Stopping { running } if *running > 0 => Some(format!("stopping: {running} still run")),
         _ => None,
     }
 }
@@ -91,7 +96,7 @@ fn rough(span: Duration) -> String {
 }
 
 /// For programs.
-fn document(event: &Event) -> Option<Value> {
+fn document(event: &WorkerEvent) -> Option<Value> {
     let of = |job: &JobReservation, what: &str| -> Value {
         json!({ "event": what, "id": job.id.as_str(), "queue": job.queue })
     };
@@ -100,18 +105,18 @@ fn document(event: &Event) -> Option<Value> {
         Some(document)
     };
     match event {
-        Event::Begun { job, attempt } => {
+        WorkerEvent::Begun { job, attempt } => {
             let mut document = of(job, "begun");
             document["attempt"] = (*attempt).into();
             Some(document)
         }
-        Event::Done { job } => Some(of(job, "done")),
-        Event::Failed { job, error, .. } => with(of(job, "failed"), "error", error.clone()),
-        Event::Lost { job } => Some(of(job, "lost")),
-        Event::Untold { job, error } => with(of(job, "untold"), "error", error.to_string()),
-        Event::Away { error, .. } => with(json!({ "event": "away" }), "error", error.to_string()),
-        Event::Control { control } => Some(json!({ "event": "control", "control": control })),
-        Event::Stopping { running } => Some(json!({ "event": "stopping", "running": running })),
+        WorkerEvent::Done { job } => Some(of(job, "done")),
+        WorkerEvent::Failed { job, error, .. } => with(of(job, "failed"), "error", error.clone()),
+        WorkerEvent::Lost { job } => Some(of(job, "lost")),
+        WorkerEvent::Untold { job, error } => with(of(job, "untold"), "error", error.to_string()),
+        WorkerEvent::Away { error, .. } => with(json!({ "event": "away" }), "error", error.to_string()),
+        WorkerEvent::Control { control } => Some(json!({ "event": "control", "control": control })),
+        WorkerEvent::Stopping { running } => Some(json!({ "event": "stopping", "running": running })),
         _ => None,
     }
 }
@@ -122,9 +127,9 @@ mod tests {
 
     use super::*;
 
-    fn failed(again_in: Option<Duration>) -> Event {
+    fn failed(again_in: Option<Duration>) -> WorkerEvent {
         let job = JobReservation { queue: "mail".to_owned(), id: JobId::new("01J"), token: "R".to_owned() };
-        Event::Failed { job, error: "exit status: 3: no ink\nno paper".to_owned(), again_in }
+        WorkerEvent::Failed { job, error: "exit status: 3: no ink\nno paper".to_owned(), again_in }
     }
 
     #[test]

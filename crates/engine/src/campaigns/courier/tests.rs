@@ -12,7 +12,7 @@ use super::*;
 use crate::campaigns::NewPickTerms;
 use crate::campaigns::links::{OrderKind, PickOrderOutcome};
 use crate::device_orders::ORDERS_PER_INPUT;
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 
 /// Nothing here takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ impl Bench {
     fn new() -> Self {
         let store = Arc::new(MemoryStore::new(Lineage(1), 2));
         let clock = Arc::new(SystemClock::start(Timestamp(0)));
-        let context = EngineContext::new(store, clock, &Settings::for_tests());
+        let context = EngineContext::new(store, clock, &EngineSettings::for_tests());
         let (campaigns, machine) = mpsc::channel(4);
         let (inboxes, partitions) = (0..2).map(|_| mpsc::channel(4)).unzip();
         let courier = PickCourier { context: context.clone(), campaigns, partitions: inboxes };

@@ -21,9 +21,9 @@ use super::{CampaignMachine, CampaignsCounted, CampaignsStep};
 use crate::campaigns::TrackedTask;
 use crate::campaigns::fleet::FleetView;
 use crate::campaigns::links::OrderKind;
-use crate::kernel::machine::Moment;
+use crate::kernel::machine::StepTime;
 use crate::kernel::pending_writes::PendingWrites;
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 
 /// Rows that are read at a time.
 const LOADED_PER_READ: usize = 10_000;
@@ -39,9 +39,9 @@ impl CampaignMachine {
     /// When the store cannot be read.
     pub fn load(
         store: &dyn Store,
-        settings: &Arc<Settings>,
+        settings: &Arc<EngineSettings>,
         fleet: Arc<dyn FleetView>,
-        (began_at_wall, moment): (Timestamp, Moment),
+        (began_at_wall, moment): (Timestamp, StepTime),
     ) -> Result<Self, StoreError> {
         let view = store.load(PartitionId::CAMPAIGNS)?;
         let head = view.head().clone();

@@ -26,9 +26,9 @@ use crate::campaigns::links::{OrderKind, PickOrder, PickOrderOutcome, PickReport
 use crate::campaigns::search::FoundDevices;
 use crate::campaigns::{NewPickTerms, NewTask, TrackedTask};
 use crate::kernel::fetch::FromStore;
-use crate::kernel::machine::{Machine, Moment};
+use crate::kernel::machine::{Machine, StepTime};
 use crate::kernel::reply::{Answered, Reply};
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 
 /// A full hour.
 const NOW: Timestamp = Timestamp(1_795_003_200_000);
@@ -84,7 +84,7 @@ fn place(slot: u32) -> DevicePlace {
 
 struct Bench {
     machine: Option<CampaignMachine>,
-    settings: Arc<Settings>,
+    settings: Arc<EngineSettings>,
     store: MemoryStore,
     fleet: Arc<BenchFleet>,
     now: Timestamp,
@@ -104,10 +104,10 @@ struct Bench {
 impl Bench {
     /// With so many devices, all connected.
     fn of(devices: u32) -> Self {
-        Self::with(devices, Settings::for_tests())
+        Self::with(devices, EngineSettings::for_tests())
     }
 
-    fn with(devices: u32, settings: Settings) -> Self {
+    fn with(devices: u32, settings: EngineSettings) -> Self {
         let fleet = Arc::new(BenchFleet::default());
         fleet.set(0..devices);
         let mut bench = Self {
@@ -143,8 +143,8 @@ impl Bench {
             Some(CampaignMachine::load(&self.store, &self.settings, fleet, moments).expect("readable"));
     }
 
-    fn moment(&self) -> Moment {
-        Moment { now: self.now, stamp: self.now, wall: self.now.before(self.set_back) }
+    fn moment(&self) -> StepTime {
+        StepTime { now: self.now, stamp: self.now, wall: self.now.before(self.set_back) }
     }
 
     fn machine(&self) -> &CampaignMachine {

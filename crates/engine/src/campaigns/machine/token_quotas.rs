@@ -5,7 +5,7 @@ use std::time::Duration;
 use base::{Incarnation, Timestamp};
 
 use super::CampaignMachine;
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 
 /// How often it is warned of tokens that are gone.
 const WARNED_EVERY: Duration = Duration::from_secs(60);
@@ -40,6 +40,6 @@ impl CampaignMachine {
 }
 
 /// How many devices a token may have picked in an hour, if it has a limit.
-pub(super) fn per_hour(settings: &Settings, token: &str) -> Option<u32> {
+pub(super) fn per_hour(settings: &EngineSettings, token: &str) -> Option<u32> {
     settings.campaigns.token_picks_per_hour.get(token).copied().flatten()
 }

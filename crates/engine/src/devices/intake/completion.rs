@@ -8,18 +8,18 @@ use base::locks::locked;
 use base::{DeviceId, Problem};
 use tokio::sync::Notify;
 
-use super::{Intake, NotAccepting, Outcome, ReceivedMessages, Rejection};
+use super::{Intake, NotAccepting, ReceivedMessages, Rejection, SliceOutcome};
 
 /// A slice under way.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingSlice {
     shared: Arc<Completion>,
     /// Where refused messages go, as they were received. The simulation, which drives partitions
     /// itself, has none.
     quarantine: Option<(Intake, ReceivedMessages)>,
 }
 
-impl Pending {
+impl PendingSlice {
     /// Keeps what is refused: `refused` before the slice was split, and what its parts refuse.
     pub(crate) fn keeping(
         mut self,
@@ -43,7 +43,7 @@ impl Pending {
     ///
     /// # Errors
     /// When the server stopped accepting before that.
-    pub async fn durable(self) -> Result<Outcome, NotAccepting> {
+    pub async fn durable(self) -> Result<SliceOutcome, NotAccepting> {
         let done = self.shared.done.notified();
         tokio::pin!(done);
         done.as_mut().enable();
@@ -62,10 +62,10 @@ impl Pending {
             }
         }
         let accepted = self.shared.messages - rejected.len() as u32;
-        Ok(Outcome { accepted, rejected })
+        Ok(SliceOutcome { accepted, rejected })
     }
 
-    /// Whether [`Pending::durable`] would answer at once.
+    /// Whether [`PendingSlice::durable`] would answer at once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.left.load(Ordering::Acquire) == 0
@@ -96,7 +96,7 @@ pub struct SlicePart {
 impl SlicePart {
     /// The completion of a slice of `messages` in `parts` parts. [`Intake`] does this; the
     /// simulation drives partitions without one.
-    pub fn split(messages: u32, parts: usize) -> (Pending, impl Iterator<Item = Self>) {
+    pub fn split(messages: u32, parts: usize) -> (PendingSlice, impl Iterator<Item = Self>) {
         let shared = Arc::new(Completion {
             messages,
             left: AtomicUsize::new(parts),
@@ -110,7 +110,7 @@ impl SlicePart {
             rejected: Vec::new(),
             finished: false,
         });
-        (Pending { shared, quarantine: None }, parts)
+        (PendingSlice { shared, quarantine: None }, parts)
     }
 
     pub(crate) fn reject(&mut self, index: u32, device: DeviceId, problem: Problem) {

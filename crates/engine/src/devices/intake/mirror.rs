@@ -21,7 +21,7 @@ pub struct Accepted<'a> {
 }
 
 /// Who is shown what was accepted. Called where outcomes are awaited: it must not wait.
-pub trait Mirror: Send + Sync {
+pub trait IntakeMirror: Send + Sync {
     /// Whether anybody watches now.
     fn is_watched(&self) -> bool;
 
@@ -30,7 +30,12 @@ pub trait Mirror: Send + Sync {
 }
 
 /// Shows everything of a slice that is not among the rejected, which are in order.
-pub(super) fn show(mirror: &dyn Mirror, way: WayIn, rejected: &[Rejection], received: &ReceivedMessages) {
+pub(super) fn show(
+    mirror: &dyn IntakeMirror,
+    way: WayIn,
+    rejected: &[Rejection],
+    received: &ReceivedMessages,
+) {
     let mut rejected = rejected.iter().map(|rejection| rejection.index).peekable();
     for index in 0..received.len() as u32 {
         if rejected.next_if_eq(&index).is_some() {
@@ -55,7 +60,7 @@ mod tests {
     #[derive(Default)]
     struct Shown(Mutex<Vec<(u64, Option<String>, usize)>>);
 
-    impl Mirror for Shown {
+    impl IntakeMirror for Shown {
         fn is_watched(&self) -> bool {
             true
         }

@@ -92,12 +92,12 @@ pub(crate) struct ReceivedMessages {
     /// The connection that it came over; 0 if that is not told.
     pub(crate) source: u64,
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<MessageBounds>,
 }
 
 /// Where a message ends in the buffer; it begins where the one before ends.
 #[derive(Debug)]
-struct Place {
+struct MessageBounds {
     topic_end: u32,
     payload_end: u32,
     has_topic: bool,
@@ -127,7 +127,7 @@ impl ReceivedMessages {
         let topic_end = self.bytes.len() as u32;
         self.bytes.extend_from_slice(&payload[..payload.len().min(QUARANTINED_PAYLOAD_BYTES_MAX)]);
         let payload_end = self.bytes.len() as u32;
-        self.places.push(Place { topic_end, payload_end, has_topic: topic.is_some(), cut });
+        self.places.push(MessageBounds { topic_end, payload_end, has_topic: topic.is_some(), cut });
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<QuarantinedMessage<'_>> {

@@ -6,17 +6,17 @@
 use std::time::Duration;
 
 use base::{EntityId, Incarnation, Timestamp, hash};
-use jobs::Released;
+use jobs::ReleaseOutcome;
 use records::{
     Attempt, AttemptDetail, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight,
-    Happening, JobPurpose, NotificationState, Op, Reservation, Waiting,
+    Happening, JobPurpose, NotificationState, Op, Reservation, WaitingDelivery,
 };
 use store::StoreError;
 
 use super::ended_job::JobEnd;
 use super::{DevicePartition, DeviceStep, notification_state};
 use crate::devices::effect::{DeviceEffect, GivenUp};
-use crate::devices::lanes::{Answer, AttemptEnd};
+use crate::devices::lanes::{AttemptEnd, AttemptOutcome};
 use crate::retry_delay::delay_after;
 
 /// An attempt that ended, and what it was for.
@@ -44,9 +44,9 @@ impl DevicePartition {
     ) -> Result<(), StoreError> {
         let Some(tried) = self.tried(step.now, reservation) else { return Ok(()) };
         let (status_code, error) = match end.answer {
-            Answer::Status { code, .. } => (Some(code), None),
-            Answer::Error(error) => (None, Some(error)),
-            Answer::Withheld => return self.withheld(tried, step),
+            AttemptOutcome::Status { code, .. } => (Some(code), None),
+            AttemptOutcome::Error(error) => (None, Some(error)),
+            AttemptOutcome::Withheld => return self.withheld(tried, step),
         };
         let attempt = Attempt {
             delivery: DeliveryKey::from(tried.flight.delivery),
@@ -63,17 +63,17 @@ impl DevicePartition {
             return Ok(());
         }
         let patience = match end.answer {
-            Answer::Status { code: 200..=299, .. } => {
+            AttemptOutcome::Status { code: 200..=299, .. } => {
                 self.delivered(tried, step);
                 return Ok(());
             }
             // The client is disabled before this arrives; the notification waits until it is
             // enabled again.
-            Answer::Status { code: 410, .. } => {
-                return self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), step);
+            AttemptOutcome::Status { code: 410, .. } => {
+                return self.failed(&tried, jobs::RetryTerms::uncounted(Duration::ZERO), step);
             }
-            Answer::Status { code: 429 | 503, retry_after } => retry_after,
-            Answer::Status { .. } | Answer::Error(_) | Answer::Withheld => None,
+            AttemptOutcome::Status { code: 429 | 503, retry_after } => retry_after,
+            AttemptOutcome::Status { .. } | AttemptOutcome::Error(_) | AttemptOutcome::Withheld => None,
         };
         let retry = self.retry(&tried, patience);
         self.failed(&tried, retry, step)
@@ -99,7 +99,7 @@ impl DevicePartition {
             self.cancelled_attempt_ended(&tried, step);
             return Ok(());
         }
-        self.failed(&tried, jobs::Retry::uncounted(Duration::ZERO), step)
+        self.failed(&tried, jobs::RetryTerms::uncounted(Duration::ZERO), step)
     }
 
     /// What a reservation stands for, if it still does.
@@ -112,10 +112,10 @@ impl DevicePartition {
         Some(Tried { slot, client, reservation, flight })
     }
 
-    fn retry(&self, tried: &Tried, patience: Option<Duration>) -> jobs::Retry {
+    fn retry(&self, tried: &Tried, patience: Option<Duration>) -> jobs::RetryTerms {
         let counted = self.jobs.get(tried.reservation.job).map_or(1, |head| head.attempt);
         let chance = hash::derived(tried.flight.delivery.tag, &counted.to_le_bytes());
-        jobs::Retry::counted(delay_after(&self.settings.retry, counted, patience, chance))
+        jobs::RetryTerms::counted(delay_after(&self.settings.retry, counted, patience, chance))
     }
 
     fn delivered(&mut self, tried: Tried, step: &mut DeviceStep<'_>) {
@@ -167,7 +167,7 @@ impl DevicePartition {
     fn failed(
         &mut self,
         tried: &Tried,
-        retry: jobs::Retry,
+        retry: jobs::RetryTerms,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         let job = tried.reservation.job;
@@ -186,24 +186,24 @@ impl DevicePartition {
     fn not_delivered(
         &mut self,
         (slot, client): (DeviceSlot, Incarnation),
-        waiting: Waiting,
-        released: &Released,
+        waiting: WaitingDelivery,
+        released: &ReleaseOutcome,
         step: &mut DeviceStep<'_>,
     ) {
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
-        let Waiting { delivery, attempts } = waiting;
+        let WaitingDelivery { delivery, attempts } = waiting;
         pair.in_flight.take_if(|flight| flight.delivery == delivery);
         let progress = match released {
-            Released::Waiting { until } | Released::Recurs { next_run: until, .. } => {
+            ReleaseOutcome::Waiting { until } | ReleaseOutcome::Recurs { next_run: until, .. } => {
                 pair.pending = Some(waiting);
                 DeliveryProgress { status: DeliveryStatus::Pending, attempts, next_attempt_at: Some(*until) }
             }
-            Released::Dead | Released::Expired => {
+            ReleaseOutcome::Dead | ReleaseOutcome::Expired => {
                 pair.failed = Some(waiting);
                 pair.skipped = pair.skipped.saturating_add(1);
                 DeliveryProgress { status: DeliveryStatus::Failed, attempts, next_attempt_at: None }
             }
-            Released::Superseded { .. } => {
+            ReleaseOutcome::Superseded { .. } => {
                 pair.skipped = pair.skipped.saturating_add(1);
                 DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
             }
@@ -254,8 +254,8 @@ impl DevicePartition {
     ) {
         let waiting = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| pair.pending.take());
         let Some(waiting) = waiting else { return };
-        let released =
-            next_run.map_or(Released::Expired, |next_run| Released::Recurs { died: false, next_run });
+        let released = next_run
+            .map_or(ReleaseOutcome::Expired, |next_run| ReleaseOutcome::Recurs { died: false, next_run });
         self.not_delivered((slot, client), waiting, &released, step);
     }
 
@@ -264,7 +264,7 @@ impl DevicePartition {
         &mut self,
         slot: DeviceSlot,
         client: Incarnation,
-        released: &Released,
+        released: &ReleaseOutcome,
         error: AttemptError,
         step: &mut DeviceStep<'_>,
     ) {
@@ -286,7 +286,7 @@ impl DevicePartition {
         };
         self.put_attempt(slot, flight.delivery, attempt, step);
         if flight.is_cancelled() {
-            if matches!(released, Released::Waiting { .. }) {
+            if matches!(released, ReleaseOutcome::Waiting { .. }) {
                 self.cancel_job(slot, client, step);
             }
             self.end_cancelled((slot, client), &flight, step);
@@ -297,11 +297,11 @@ impl DevicePartition {
 }
 
 /// What was in flight, as it waits for its next attempt.
-fn waiting_again(flight: &Flight) -> Waiting {
-    Waiting { delivery: flight.delivery, attempts: flight.attempts }
+fn waiting_again(flight: &Flight) -> WaitingDelivery {
+    WaitingDelivery { delivery: flight.delivery, attempts: flight.attempts }
 }
 
 /// Whether there is no attempt after this one.
-fn is_for_good(released: &Released) -> bool {
-    matches!(released, Released::Dead | Released::Expired)
+fn is_for_good(released: &ReleaseOutcome) -> bool {
+    matches!(released, ReleaseOutcome::Dead | ReleaseOutcome::Expired)
 }

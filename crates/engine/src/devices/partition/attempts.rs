@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::{EntityId, Incarnation, Timestamp};
 use jobs::Leased;
 use records::{
-    DeliveryStatus, DeviceSlot, DeviceState, Holder, JobId, JobLine, JobPurpose, NotificationState, Op,
+    DeliveryStatus, DeviceSlot, DeviceState, JobId, JobLine, JobPurpose, LeaseHolder, NotificationState, Op,
 };
 use store::StoreError;
 
@@ -59,7 +59,7 @@ impl DevicePartition {
                 break;
             }
             let ttr = self.settings.attempt_timeout + LEASE_MARGIN;
-            let holder = Holder::Own(self.process);
+            let holder = LeaseHolder::Own(self.process);
             let Some(leased) = self.jobs.lease(line, holder, ttr, &mut step.jobs()) else {
                 break;
             };

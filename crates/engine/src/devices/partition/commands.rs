@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Problem, Timestamp, hash};
-use commands::{AnswerOutcome, CommandLanes, How, Moved, Pace};
+use commands::{AnswerOutcome, CommandLanes, How, Moved, PublishPace};
 use jobs::Jobs;
 use records::{
     Command, CommandCause, CommandKey, CommandState, CommandStatus, CommandTerms, DevicePlace, DeviceSession,
@@ -14,16 +14,16 @@ use records::{
 use smallvec::SmallVec;
 use store::StoreError;
 
-use super::devices::Devices;
+use super::devices::ResidentDevices;
 use super::outcomes::RefusedLanes;
 use super::{DevicePartition, DeviceStep};
 use crate::commands::{NewCommand, PublishedCommand, TrackedCommand, not_its_command, unknown_command};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::CommandInput;
-use crate::devices::sessions::Sessions;
+use crate::devices::sessions::PartitionSessions;
 use crate::kernel::hashed::{HashMap, HashSet};
 use crate::kernel::pending_writes::PendingWrites;
-use crate::kernel::reply::{Answered, Reply, Stop, answered};
+use crate::kernel::reply::{Answered, InputFailure, Reply, answered};
 use crate::refusals::unknown_device;
 
 mod by_hand;
@@ -52,7 +52,7 @@ pub(super) struct DeviceCommands {
     lanes: CommandLanes,
     pub(super) pending: PendingCommands,
     pub(super) desired_states: PendingDesiredStates,
-    pub(super) sessions: Sessions,
+    pub(super) sessions: PartitionSessions,
     /// Devices whose lanes are open because of wildcards alone.
     wide_open: HashSet<DeviceSlot>,
     pending_sessions: PendingWrites<DeviceSlot, DeviceSession>,
@@ -102,7 +102,7 @@ impl DeviceCommands {
         });
         let mut batch = records::Batch::new(base::PartitionId::REGISTRY);
         // only times are asked for
-        let devices = &Devices::default();
+        let devices = &ResidentDevices::default();
         let (batch, refused) = (&mut batch, &mut RefusedLanes::default());
         let store = StoredCommands { pending: &mut pending, devices, fetch, batch, seq: 0, jobs, refused };
         let lanes = CommandLanes::load(keep, unanswered, &store)?;
@@ -110,7 +110,7 @@ impl DeviceCommands {
             lanes,
             pending,
             desired_states: PendingDesiredStates::default(),
-            sessions: Sessions::default(),
+            sessions: PartitionSessions::default(),
             wide_open: HashSet::default(),
             pending_sessions: PendingWrites::default(),
             pollers: Pollers::default(),
@@ -217,7 +217,7 @@ impl DevicePartition {
         device: &DeviceId,
         new: NewCommand,
         step: &mut DeviceStep<'_>,
-    ) -> Result<TrackedCommand, Stop> {
+    ) -> Result<TrackedCommand, InputFailure> {
         if let Some(receiver) = &new.notify {
             self.check_room_for_outcome(receiver)?;
         }
@@ -231,13 +231,13 @@ impl DevicePartition {
         new: NewCommand,
         cause: CommandCause,
         step: &mut DeviceStep<'_>,
-    ) -> Result<TrackedCommand, Stop> {
+    ) -> Result<TrackedCommand, InputFailure> {
         let command = self.new_command(device, new, cause, step)?;
         self.give(command, step)
     }
 
     /// Hands a new command to its lane, and answers how far it has come.
-    fn give(&mut self, command: Command, step: &mut DeviceStep<'_>) -> Result<TrackedCommand, Stop> {
+    fn give(&mut self, command: Command, step: &mut DeviceStep<'_>) -> Result<TrackedCommand, InputFailure> {
         let (key, command) = (command.id.into(), Arc::new(command));
         self.open_with_room(command.slot, step)?;
         let given = Arc::clone(&command);
@@ -298,7 +298,7 @@ impl DevicePartition {
     }
 
     /// A command that is looked for by its id; a foreign id with the same key finds none.
-    fn command_with(&self, id: EntityId, step: &DeviceStep<'_>) -> Result<Arc<Command>, Stop> {
+    fn command_with(&self, id: EntityId, step: &DeviceStep<'_>) -> Result<Arc<Command>, InputFailure> {
         let command = self.stored_command(CommandKey::from(id), step)?;
         let known = command.filter(|command| command.id == id && self.devices.get(command.slot).is_some());
         Ok(known.ok_or_else(|| unknown_command(id))?)
@@ -346,12 +346,12 @@ impl DevicePartition {
 
     /// How commands go to a device: as it says itself, else as its kind does, else as the settings
     /// do.
-    fn pace(&self, slot: DeviceSlot) -> Pace {
+    fn pace(&self, slot: DeviceSlot) -> PublishPace {
         let settings = &self.settings.commands;
         let kind = self.devices.get(slot).map(|device| self.devices.kind(device));
         let pace = kind.and_then(|kind| settings.by_kind.get(kind)).unwrap_or(&settings.pace);
         let own = self.devices.pace(slot);
-        Pace {
+        PublishPace {
             in_flight: own.in_flight.unwrap_or(pace.in_flight),
             gap: own.gap_ms.map_or(pace.gap, Duration::from_millis),
         }

@@ -6,7 +6,7 @@
 //! no device keeps a list of its own.
 
 use base::{Incarnation, Timestamp, hash};
-use records::{CountedOf, Counts, CountsKey, DeviceProfile, Metric, Op};
+use records::{CountedOf, CountsKey, DeviceProfile, HourlyCounts, Metric, Op};
 use store::StoreError;
 
 use super::{DevicePartition, DeviceStep};
@@ -147,7 +147,7 @@ impl DevicePartition {
         if counted.is_empty() {
             return Ok(());
         }
-        let mut days: HashMap<CountsKey, Counts> = HashMap::default();
+        let mut days: HashMap<CountsKey, HourlyCounts> = HashMap::default();
         for (HourCount { group, only, metric, day, hour }, number) in counted {
             let counts = |of: &CountedOf| match (of, only) {
                 (CountedOf::Client(client), Some(only)) => *client == only,
@@ -191,7 +191,7 @@ impl DevicePartition {
         step.emit(DeviceEffect::Lost(lost));
     }
 
-    fn counts(&self, key: CountsKey, step: &DeviceStep<'_>) -> Result<Counts, StoreError> {
+    fn counts(&self, key: CountsKey, step: &DeviceStep<'_>) -> Result<HourlyCounts, StoreError> {
         if let Some(counts) = self.counts_at_hand.get(&key) {
             return Ok(*counts);
         }

@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<Option<ResidentDevice>>() == 40, "a million of t
 
 /// All devices of a partition.
 #[derive(Debug, Default)]
-pub(super) struct Devices {
+pub(super) struct ResidentDevices {
     by_slot: BySlot<ResidentDevice>,
     /// Slots by the hash of the id.
     by_id: HashTable<u32>,
@@ -41,7 +41,7 @@ pub(super) struct Devices {
     paces: HashMap<DeviceSlot, PaceOverride>,
 }
 
-impl Devices {
+impl ResidentDevices {
     pub(super) fn insert(&mut self, profile: &DeviceProfile, group: Group) {
         let device = ResidentDevice {
             id: profile.id.clone(),

@@ -4,7 +4,7 @@
 //! are the same for all of them; what follows from it is for the purpose to say.
 
 use base::Timestamp;
-use jobs::{Passed, Released};
+use jobs::{Passed, ReleaseOutcome};
 use records::{AliasKey, QueueKey};
 
 /// A job of which its worker did not say how it ended.
@@ -19,9 +19,9 @@ pub(super) struct EndedJob {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum JobEnd {
     /// Its lease ran out.
-    Lapsed(Released),
+    Lapsed(ReleaseOutcome),
     /// Its worker is gone with the process.
-    Cut(Released),
+    Cut(ReleaseOutcome),
     /// It waited for too long, and comes again at that time, if at all.
     Expired(Option<Timestamp>),
 }

@@ -8,8 +8,8 @@ use records::{DeviceProfile, DeviceSlot};
 use store::StoreError;
 
 use super::{DevicePartition, DeviceStep};
-use crate::devices::input::{Imported, LinkedClient, ToImport};
-use crate::kernel::reply::{Answered, Stop, answered};
+use crate::devices::input::{ImportOutcome, LinkedClient, ToImport};
+use crate::kernel::reply::{Answered, InputFailure, answered};
 
 impl DevicePartition {
     /// Applies lines: what became of each, by its place.
@@ -17,7 +17,7 @@ impl DevicePartition {
         &mut self,
         lines: Vec<ToImport>,
         step: &mut DeviceStep<'_>,
-    ) -> Result<Vec<(u32, Answered<Imported>)>, StoreError> {
+    ) -> Result<Vec<(u32, Answered<ImportOutcome>)>, StoreError> {
         let mut outcomes = Vec::with_capacity(lines.len());
         for line in lines {
             outcomes.push((line.index, answered(self.import(line, step))?));
@@ -25,15 +25,19 @@ impl DevicePartition {
         Ok(outcomes)
     }
 
-    pub(super) fn import(&mut self, line: ToImport, step: &mut DeviceStep<'_>) -> Result<Imported, Stop> {
+    pub(super) fn import(
+        &mut self,
+        line: ToImport,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<ImportOutcome, InputFailure> {
         let ToImport { import, clients, .. } = line;
         let clients = clients.map(|clients| self.know(clients));
         if self.devices.slot_of(import.id()).is_some() {
             self.import_known(import, clients, step)?;
-            return Ok(Imported::Updated);
+            return Ok(ImportOutcome::Updated);
         }
         self.import_new(import, clients.unwrap_or_default(), step)?;
-        Ok(Imported::Created)
+        Ok(ImportOutcome::Created)
     }
 
     fn know(&mut self, clients: Vec<LinkedClient>) -> Vec<Incarnation> {
@@ -66,7 +70,7 @@ impl DevicePartition {
         import: CheckedImport,
         clients: Option<Vec<Incarnation>>,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let present = self.profile(import.id(), step)?;
         let every = self.watch.readings_of_clocks(step.now).every;
         let expected_from = import.expected_from(step.now, every);

@@ -17,11 +17,11 @@ use watch::Watch;
 
 use super::commands::DeviceCommands;
 use super::counts::DeviceGroups;
-use super::devices::Devices;
+use super::devices::ResidentDevices;
 use super::ended_job::{EndedJob, JobEnd};
 use super::notification_states::NotificationStates;
 use super::pending::PendingRecords;
-use super::quarantine::Quarantine;
+use super::quarantine::PartitionQuarantine;
 use super::report_outbox::{ReportOutbox, tell_loaded};
 use super::stale::stale_pairs;
 use super::{DevicePartition, DeviceStep, DeviceStepPart, LoadedChange};
@@ -32,9 +32,9 @@ use crate::kernel::fetch::FromStore;
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
 use crate::kernel::loaded_changes::LoadedChanges;
-use crate::kernel::machine::Moment;
+use crate::kernel::machine::StepTime;
 use crate::kernel::step_context::StepContext;
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 
 /// A partition that was loaded.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl DevicePartition {
     pub fn load(
         store: &dyn Store,
         id: PartitionId,
-        settings: &Arc<Settings>,
+        settings: &Arc<EngineSettings>,
         process: Process,
-        moment: Moment,
+        moment: StepTime,
         context: &DeviceContext,
     ) -> Result<OpenedPartition, StoreError> {
         let view = store.load(id)?;
@@ -70,11 +70,11 @@ impl DevicePartition {
             lineage: store.lineage(),
             settings: Arc::clone(settings),
             process,
-            devices: Devices::default(),
+            devices: ResidentDevices::default(),
             jobs,
             pairs: NotificationStates::default(),
             stale: HashMap::default(),
-            quarantine: Quarantine::new(&context.quarantine, &KeptReports::default()),
+            quarantine: PartitionQuarantine::new(&context.quarantine, &KeptReports::default()),
             groups: DeviceGroups::default(),
             counts_at_hand: HashMap::default(),
             addresses: HashMap::default(),
@@ -100,7 +100,7 @@ impl DevicePartition {
         partition.outbox.load(&*view)?;
         // What others go by is told only once nothing can fail any more.
         tell_loaded(id, &partition.outbox, context);
-        partition.quarantine = Quarantine::new(&context.quarantine, &collected.quarantined);
+        partition.quarantine = PartitionQuarantine::new(&context.quarantine, &collected.quarantined);
         context.quarantine.replace(id, collected.quarantined);
         Ok(OpenedPartition { partition, orphans: collected.orphans })
     }
@@ -136,7 +136,7 @@ impl DevicePartition {
     /// is done by the first steps: until it is written, feeds go on past this moment.
     fn load_jobs(&mut self, jobs: Vec<JobHead>, now: Timestamp, store: &dyn Store) {
         let fetch = FromStore::new(store, self.id);
-        let moment = Moment { now, stamp: self.head.stamp, wall: now };
+        let moment = StepTime { now, stamp: self.head.stamp, wall: now };
         let mut step: DeviceStep<'_> =
             StepContext::new(self.id, &self.head, moment, &fetch, DeviceStepPart::default());
         for head in jobs {
@@ -156,8 +156,8 @@ impl DevicePartition {
 }
 
 /// What never ran before has nothing to forgive after a start.
-fn watch_settings(settings: &Settings, seq: u64) -> watch::Settings {
-    watch::Settings {
+fn watch_settings(settings: &EngineSettings, seq: u64) -> watch::SilenceSettings {
+    watch::SilenceSettings {
         report_interval: settings.report_interval,
         loss_grace: settings.loss_grace,
         restart_grace: if seq == 0 { Duration::ZERO } else { settings.restart_grace },

@@ -6,7 +6,7 @@
 
 use base::limits::NOTIFICATION_TYPES_MAX;
 use base::{Incarnation, Timestamp, Value};
-use records::{DeviceSlot, EventKind, Flight, NotificationState, Waiting};
+use records::{DeviceSlot, EventKind, Flight, NotificationState, WaitingDelivery};
 
 /// The state of a device and client of which the client was told everything.
 pub(super) fn new(slot: DeviceSlot, client: Incarnation) -> NotificationState {
@@ -42,7 +42,7 @@ pub(super) fn start_attempt(
     pair: &mut NotificationState,
     now: Timestamp,
     value: Option<&Value>,
-) -> Option<Waiting> {
+) -> Option<WaitingDelivery> {
     let waiting = pair.pending.take()?;
     pair.in_flight = Some(Flight {
         delivery: waiting.delivery,
@@ -87,8 +87,11 @@ mod tests {
         Value::number(f64::from(n))
     }
 
-    fn waiting(number: u32) -> Option<Waiting> {
-        Some(Waiting { delivery: EntityId { routing: 0, at: Timestamp(0), number, tag: 0 }, attempts: 0 })
+    fn waiting(number: u32) -> Option<WaitingDelivery> {
+        Some(WaitingDelivery {
+            delivery: EntityId { routing: 0, at: Timestamp(0), number, tag: 0 },
+            attempts: 0,
+        })
     }
 
     fn state() -> NotificationState {

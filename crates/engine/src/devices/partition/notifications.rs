@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use base::{EntityId, Incarnation, hash};
-use jobs::{NewJob, OnConflict, Published};
+use jobs::{ConflictPolicy, NewJobHead, PublishOutcome};
 use records::{
     Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, Happening, JobId,
-    JobPurpose, Metric, NotificationState, Op, Terms, Waiting,
+    JobPurpose, JobTerms, Metric, NotificationState, Op, WaitingDelivery,
 };
 use smallvec::SmallVec;
 use watch::Noticed;
@@ -96,14 +96,14 @@ impl DevicePartition {
         step.push(Op::PutDelivery(Box::new(delivery)));
         self.publish(slot, client, step);
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
-        let replaced = pair.pending.replace(Waiting { delivery: id, attempts: 0 });
+        let replaced = pair.pending.replace(WaitingDelivery { delivery: id, attempts: 0 });
         let failed = pair.failed.take();
         if replaced.is_some() {
             pair.skipped = pair.skipped.saturating_add(1);
         }
         step.push(Op::PutNotificationState(Box::new(pair.clone())));
         drop(pair);
-        if let Some(Waiting { delivery, attempts }) = replaced {
+        if let Some(WaitingDelivery { delivery, attempts }) = replaced {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Superseded, attempts), step);
         }
         if let Some(failed) = failed {
@@ -120,18 +120,18 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) -> JobId {
         let (id, purpose) = (self.next_job_id(), JobPurpose::Notification(slot, client));
-        let job = NewJob {
+        let job = NewJobHead {
             id,
             queue: purpose.line().key(),
             run_at: step.now,
             tries: self.settings.retry.attempts_max,
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             alias: Some(purpose.alias()),
-            on_conflict: OnConflict::Replace,
+            on_conflict: ConflictPolicy::Replace,
         };
         let published = self.jobs.publish(job, &mut step.jobs());
         debug_assert!(
-            !matches!(published, Published::Conflict(_) | Published::Kept(_)),
+            !matches!(published, PublishOutcome::Conflict(_) | PublishOutcome::Kept(_)),
             "replace never declines"
         );
         id

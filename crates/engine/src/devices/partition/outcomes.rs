@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use base::log_limit::LINES_MAX;
 use base::{Problem, hash};
 use commands::Moved;
-use jobs::{Jobs, NewJob, OnConflict, Released};
+use jobs::{ConflictPolicy, Jobs, NewJobHead, ReleaseOutcome};
 use records::{
-    CommandKey, CommandStatus, JobId, JobLine, JobPurpose, OutcomeOf, OutcomeReceiver, Reservation, Terms,
+    CommandKey, CommandStatus, JobId, JobLine, JobPurpose, JobTerms, OutcomeOf, OutcomeReceiver, Reservation,
 };
 use store::StoreError;
 
@@ -139,14 +139,14 @@ impl DevicePartition {
         let Some(receiver) = &moved.command.notify else { return };
         let key = CommandKey::from(moved.command.id);
         let purpose = JobPurpose::Outcome { lane: OutcomeLane::of(receiver), key, of };
-        let job = NewJob {
+        let job = NewJobHead {
             id: self.next_job_id(),
             queue: purpose.line().key(),
             run_at: step.now,
             tries: self.settings.retry.attempts_max,
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             alias: Some(purpose.alias()),
-            on_conflict: OnConflict::Replace,
+            on_conflict: ConflictPolicy::Replace,
         };
         self.jobs.publish(job, &mut step.jobs());
     }
@@ -202,9 +202,9 @@ impl DevicePartition {
                 let purpose = head.and_then(|head| JobPurpose::of(head.queue, head.alias));
                 let chance = chance_of(reservation.job, counted);
                 let delay = delay_after(&self.settings.retry, counted, patience, chance);
-                let retry = jobs::Retry::counted(delay);
+                let retry = jobs::RetryTerms::counted(delay);
                 let released = self.jobs.release(reservation, retry, &mut step.jobs());
-                if matches!(released, Ok(Released::Dead))
+                if matches!(released, Ok(ReleaseOutcome::Dead))
                     && let Some(JobPurpose::Outcome { lane, key, .. }) = purpose
                 {
                     self.outcome_given_up((lane, key), Some(counted), step);
@@ -220,7 +220,9 @@ impl DevicePartition {
         end: JobEnd,
         step: &mut DeviceStep<'_>,
     ) {
-        if let JobEnd::Lapsed(Released::Dead) | JobEnd::Cut(Released::Dead) | JobEnd::Expired(_) = end {
+        if let JobEnd::Lapsed(ReleaseOutcome::Dead) | JobEnd::Cut(ReleaseOutcome::Dead) | JobEnd::Expired(_) =
+            end
+        {
             self.outcome_given_up(of, None, step);
         }
     }

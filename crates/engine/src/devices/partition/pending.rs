@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
-use records::{Counts, CountsKey, DeviceProfile, DeviceSlot, Event, JobId};
+use records::{CountsKey, DeviceProfile, DeviceSlot, Event, HourlyCounts, JobId};
 use store::{FeedFilter, Page, StoreError};
 
 use crate::kernel::fetch::Fetch;
@@ -18,7 +18,7 @@ pub(super) struct PendingRecords {
     pub(super) newest_events: PendingWrites<DeviceSlot, Arc<Event>>,
     /// By device and client: the newest delivery that was cancelled.
     pub(super) newest_cancelled: PendingWrites<(DeviceSlot, Incarnation), EntityId>,
-    pub(super) counts: PendingWrites<CountsKey, Counts>,
+    pub(super) counts: PendingWrites<CountsKey, HourlyCounts>,
 }
 
 impl PendingRecords {

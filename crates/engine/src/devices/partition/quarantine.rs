@@ -11,15 +11,15 @@ use records::{Op, QuarantineKey, Quarantined};
 use super::{DevicePartition, DeviceStep};
 use crate::devices::input::RefusedMessage;
 use crate::devices::quarantine_budget::{KeptReports, LOOKED_AT_EVERY, QuarantineBudget};
-use crate::kernel::reply::Stop;
-use crate::settings::Keep;
+use crate::kernel::reply::InputFailure;
+use crate::settings::RetentionLimits;
 
 /// What distinguishes the ids of refused reports from others.
 const CAUSE_REFUSED: u64 = 3;
 
 /// What a partition has in quarantine.
 #[derive(Debug)]
-pub(super) struct Quarantine {
+pub(super) struct PartitionQuarantine {
     /// It knows what there is.
     budget: Arc<QuarantineBudget>,
     count: usize,
@@ -28,7 +28,7 @@ pub(super) struct Quarantine {
     looked_at: Timestamp,
 }
 
-impl Quarantine {
+impl PartitionQuarantine {
     /// With what there is once the partition is loaded.
     pub(super) fn new(budget: &Arc<QuarantineBudget>, kept: &KeptReports) -> Self {
         let (count, oldest_at) = (kept.len(), kept.oldest_at());
@@ -41,7 +41,7 @@ impl Quarantine {
     }
 
     /// When the oldest is too old, or others may have taken its room.
-    pub(super) fn next_wakeup(&self, keep: &Keep) -> Option<Timestamp> {
+    pub(super) fn next_wakeup(&self, keep: &RetentionLimits) -> Option<Timestamp> {
         let oldest_at = self.oldest_at?;
         Some(oldest_at.after(keep.quarantined).min(self.looked_at.after(LOOKED_AT_EVERY)))
     }
@@ -75,7 +75,7 @@ impl DevicePartition {
         }
     }
 
-    pub(super) fn discard(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
+    pub(super) fn discard(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), InputFailure> {
         let key = QuarantineKey::from(id);
         let is_there =
             self.quarantine.budget.has(self.id, key) && !step.own.quarantine.discarded.contains(&key);

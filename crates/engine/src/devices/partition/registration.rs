@@ -6,17 +6,18 @@ use base::{ClientId, DeviceId, Incarnation, Problem};
 use fleet::index::IndexChange;
 use fleet::{CheckedDevice, DevicePatch, Linked};
 use records::{
-    DeliveryStatus, DeviceProfile, DeviceSlot, Flight, Happening, JobPurpose, NotificationState, Op, Waiting,
+    DeliveryStatus, DeviceProfile, DeviceSlot, Flight, Happening, JobPurpose, NotificationState, Op,
+    WaitingDelivery,
 };
 use store::StoreError;
 
 use super::{DevicePartition, DeviceStep, notification_state};
 use crate::devices::effect::DeviceEffect;
 use crate::devices::input::LinkedClient;
-use crate::kernel::reply::Stop;
-use crate::queries::Device;
+use crate::kernel::reply::InputFailure;
+use crate::queries::DeviceDetails;
 use crate::refusals::unknown_device;
-use crate::version::{OnlyIf, Version};
+use crate::version::{ObjectVersion, OnlyIf};
 
 /// Devices that one sweep unlinks: each touches a profile, a pair, a job and a delivery.
 const SWEPT_PER_INPUT: usize = 200;
@@ -26,7 +27,7 @@ impl DevicePartition {
         &mut self,
         device: CheckedDevice,
         step: &mut DeviceStep<'_>,
-    ) -> Result<Device, Problem> {
+    ) -> Result<DeviceDetails, Problem> {
         if self.devices.slot_of(device.id()).is_some() {
             let detail = format!("device {} is registered already; PATCH changes it", device.id());
             return Err(Problem::conflict("exists", detail));
@@ -43,9 +44,9 @@ impl DevicePartition {
         patch: DevicePatch,
         only_if: &OnlyIf,
         step: &mut DeviceStep<'_>,
-    ) -> Result<Device, Stop> {
+    ) -> Result<DeviceDetails, InputFailure> {
         let present = self.profile(id, step)?;
-        only_if.check(Version::of_device(&present))?;
+        only_if.check(ObjectVersion::of_device(&present))?;
         let profile = patch.merged(&present)?;
         if profile != *present {
             self.put_changed(present, &profile, step)?;
@@ -58,9 +59,9 @@ impl DevicePartition {
         id: &DeviceId,
         only_if: &OnlyIf,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let present = self.profile(id, step)?;
-        only_if.check(Version::of_device(&present))?;
+        only_if.check(ObjectVersion::of_device(&present))?;
         let slot = present.slot;
         let device = self.devices.remove(slot);
         step.own.left_groups.extend(device.map(|device| device.group));
@@ -84,7 +85,7 @@ impl DevicePartition {
         client: LinkedClient,
         linked: bool,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let present = self.profile(id, step)?;
         let mut profile = (*present).clone();
         let changed = if linked {
@@ -149,7 +150,7 @@ impl DevicePartition {
             step.push(Op::DeleteJob(NotificationState::body_of_failed(failed.delivery)));
             self.is_no_longer_stale(slot, client, step);
         }
-        if let Some(Waiting { delivery, attempts }) = pair.pending {
+        if let Some(WaitingDelivery { delivery, attempts }) = pair.pending {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts), step);
         }
         if let Some(left) = left {
@@ -182,7 +183,11 @@ impl DevicePartition {
     }
 
     /// A registered device's profile, or the refusal that it is not registered.
-    pub(super) fn profile(&self, id: &DeviceId, step: &DeviceStep<'_>) -> Result<Arc<DeviceProfile>, Stop> {
+    pub(super) fn profile(
+        &self,
+        id: &DeviceId,
+        step: &DeviceStep<'_>,
+    ) -> Result<Arc<DeviceProfile>, InputFailure> {
         if self.devices.slot_of(id).is_none() {
             return Err(unknown_device(id).into());
         }
@@ -237,9 +242,9 @@ impl DevicePartition {
     }
 
     /// The device as a caller sees it.
-    fn shown(&self, profile: DeviceProfile) -> Device {
+    fn shown(&self, profile: DeviceProfile) -> DeviceDetails {
         let (state, seen) = (self.state(profile.slot), self.watch.seen(profile.slot));
         let connected = self.is_connected(&profile.id);
-        Device { profile, state, seen, connected }
+        DeviceDetails { profile, state, seen, connected }
     }
 }

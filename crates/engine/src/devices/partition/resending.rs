@@ -8,11 +8,15 @@ use records::{
 };
 
 use super::{DevicePartition, DeviceStep, notification_state, pending};
-use crate::kernel::reply::Stop;
+use crate::kernel::reply::InputFailure;
 
 impl DevicePartition {
     /// Sends a delivery again now, if it is the newest of its device and client.
-    pub(super) fn retry_delivery(&mut self, id: EntityId, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
+    pub(super) fn retry_delivery(
+        &mut self,
+        id: EntityId,
+        step: &mut DeviceStep<'_>,
+    ) -> Result<(), InputFailure> {
         let delivery = self.linked_delivery(id, step)?;
         let place = (delivery.slot, delivery.client);
         let known = self.pairs.get(&place);
@@ -32,7 +36,7 @@ impl DevicePartition {
         }
     }
 
-    fn linked_delivery(&self, id: EntityId, step: &DeviceStep<'_>) -> Result<Delivery, Stop> {
+    fn linked_delivery(&self, id: EntityId, step: &DeviceStep<'_>) -> Result<Delivery, InputFailure> {
         let Some(delivery) = step.fetch.view()?.delivery(DeliveryKey::from(id))? else {
             return Err(unknown_delivery().into());
         };
@@ -73,7 +77,7 @@ impl DevicePartition {
         client: Incarnation,
         id: EntityId,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let body = self.stored_body(NotificationState::body_of_failed(id), step)?;
         let job = self.publish(slot, client, step);
         if let Some(body) = body {
@@ -93,7 +97,7 @@ impl DevicePartition {
 
     /// A notification that was delivered goes out again under a new id, with the present picture.
     /// The device may have changed while nobody was linked.
-    fn repeat(&mut self, delivery: &Delivery, step: &mut DeviceStep<'_>) -> Result<(), Stop> {
+    fn repeat(&mut self, delivery: &Delivery, step: &mut DeviceStep<'_>) -> Result<(), InputFailure> {
         let place = (delivery.slot, delivery.client);
         let read = || pending::newest_delivery(step.fetch, place.0, place.1);
         let newest = self.pending.newest_cancelled.get_or_read(&place, read)?;

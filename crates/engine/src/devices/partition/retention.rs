@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Timestamp;
 use records::{CountsKey, KeptFrom};
 
-use crate::settings::Keep;
+use crate::settings::RetentionLimits;
 
 /// The start of the UTC day that lies `keep` before `now`.
 fn start_of_kept(now: Timestamp, keep: Duration) -> Timestamp {
@@ -15,7 +15,7 @@ fn start_of_kept(now: Timestamp, keep: Duration) -> Timestamp {
 }
 
 /// From when on things are kept at `now`; never earlier than before.
-pub(super) fn kept_from(now: Timestamp, keep: &Keep, before: KeptFrom) -> KeptFrom {
+pub(super) fn kept_from(now: Timestamp, keep: &RetentionLimits, before: KeptFrom) -> KeptFrom {
     KeptFrom {
         readings: start_of_kept(now, keep.readings).max(before.readings),
         events: start_of_kept(now, keep.events).max(before.events),
@@ -24,11 +24,11 @@ pub(super) fn kept_from(now: Timestamp, keep: &Keep, before: KeptFrom) -> KeptFr
 }
 
 /// When a batch should move what is kept: now, where it lags behind, or when the next day is over.
-pub(super) fn next_move(now: Timestamp, keep: &Keep, present: KeptFrom) -> Option<Timestamp> {
+pub(super) fn next_move(now: Timestamp, keep: &RetentionLimits, present: KeptFrom) -> Option<Timestamp> {
     if kept_from(now, keep, present) == present { next_change(now, keep) } else { Some(now) }
 }
 
-fn next_change(now: Timestamp, keep: &Keep) -> Option<Timestamp> {
+fn next_change(now: Timestamp, keep: &RetentionLimits) -> Option<Timestamp> {
     let next = |keep: Duration| {
         let (day, _) = CountsKey::day_and_hour(now.before(keep));
         CountsKey::start_of(day.saturating_add(1)).after(keep)
@@ -44,13 +44,14 @@ mod tests {
 
     #[test]
     fn whole_days_are_kept_and_none_comes_back() {
-        let keep = Keep { readings: Duration::from_secs(2 * 86_400), ..Keep::default() };
+        let keep =
+            RetentionLimits { readings: Duration::from_secs(2 * 86_400), ..RetentionLimits::default() };
         let now = Timestamp(1_000 * DAY_MS + 5);
         let kept = kept_from(now, &keep, KeptFrom::default());
         assert_eq!(kept.readings, Timestamp(998 * DAY_MS));
         assert_eq!(kept.events, Timestamp(600 * DAY_MS));
         assert_eq!(next_move(now, &keep, kept), Some(Timestamp(1_001 * DAY_MS)));
-        let longer = Keep::default();
+        let longer = RetentionLimits::default();
         assert_eq!(
             next_move(now, &keep, KeptFrom::default()),
             Some(now),

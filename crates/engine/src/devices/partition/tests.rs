@@ -18,7 +18,7 @@ use records::{AttemptError, Connection, DeliveryStatus, EventKind, Op};
 
 use crate::devices::input::DeviceInput;
 use crate::devices::intake::ReportContent;
-use crate::devices::lanes::{Answer, AttemptDue};
+use crate::devices::lanes::{AttemptDue, AttemptOutcome};
 use crate::kernel::machine::Machine;
 use crate::kernel::reply::Reply;
 use crate::kernel::step_context::STEP_BYTES_MAX;
@@ -184,7 +184,7 @@ fn gone_is_recorded_and_does_not_count() {
 #[test]
 fn what_was_not_sent_was_no_attempt() {
     let (mut rig, first) = Rig::with_attempt();
-    rig.ended(&first, Answer::Withheld);
+    rig.ended(&first, AttemptOutcome::Withheld);
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Pending, 0)]);
     assert!(rig.attempts(first.delivery).is_empty());
     let second = rig.lease_one();
@@ -365,7 +365,7 @@ fn the_client_is_named_in_the_history_as_it_was_linked() {
         (delivery.client, delivery.client_id),
         (Incarnation(7), ClientId::new("acme").expect("an id"))
     );
-    assert!(matches!(status(200), Answer::Status { code: 200, .. }));
+    assert!(matches!(status(200), AttemptOutcome::Status { code: 200, .. }));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Leasing: to whoever asks, or in the step in which something becomes available to whoever waits.
 
 use base::Timestamp;
-use records::{Holder, QueueKey};
+use records::{LeaseHolder, QueueKey};
 use store::StoreError;
 use tokio::sync::oneshot;
 
@@ -38,7 +38,7 @@ impl QueuePartition {
         call: &ConsumeCall,
         step: &mut QueueStep<'_>,
     ) -> Result<Vec<LeasedJob>, StoreError> {
-        let holder = call.process.map_or(Holder::Outside, Holder::Own);
+        let holder = call.process.map_or(LeaseHolder::Outside, LeaseHolder::Own);
         let mut leased = Vec::new();
         while leased.len() < call.max && (leased.is_empty() || step.may_carry()) {
             if self.must_come_due_first(queue, step) {

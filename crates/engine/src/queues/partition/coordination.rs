@@ -7,7 +7,7 @@ use records::{Op, PartitionHead, WorkerControl};
 use store::{StoreError, View};
 
 use super::{QueuePartition, QueueStep};
-use crate::kernel::machine::Moment;
+use crate::kernel::machine::StepTime;
 use crate::kernel::reply::{Answered, Reply};
 use crate::queues::effect::QueueEffect;
 use crate::queues::locks::{LockCall, refused};
@@ -32,7 +32,7 @@ pub(super) type PartitionLocks = LockTable<LockCaller>;
 pub(super) fn load_locks(
     view: &dyn View,
     head: &PartitionHead,
-    moment: Moment,
+    moment: StepTime,
 ) -> Result<PartitionLocks, StoreError> {
     let now = u64::try_from(moment.now.max(moment.wall).0).unwrap_or_default();
     let by_time = now.saturating_add(1).saturating_mul(FENCES_PER_MS);

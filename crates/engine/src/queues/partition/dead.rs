@@ -5,16 +5,16 @@ use std::time::Duration;
 use base::Timestamp;
 use base::limits::DEAD_LETTERS_DEFAULT;
 use compact_str::CompactString;
-use jobs::{NewJob, OnConflict};
-use records::{DeadJob, DeadReason, JobId, Op, QueueKey, Terms};
+use jobs::{ConflictPolicy, NewJobHead};
+use records::{DeadJob, DeadReason, JobId, JobTerms, Op, QueueKey};
 use store::StoreError;
 
 use super::ending::EndedRun;
 use super::oldest_dead::Place;
-use super::{Queue, QueuePartition, QueueStep, RECORDS_MAX};
-use crate::kernel::reply::Stop;
+use super::{PartitionQueue, QueuePartition, QueueStep, RECORDS_MAX};
+use crate::kernel::reply::InputFailure;
 use crate::queues::input::{Dead, Respawned};
-use crate::queues::{Attributes, Payload, QueueName, body, checks, id};
+use crate::queues::{Attributes, JobPayload, QueueName, body, checks, id};
 
 /// Dead letters of a queue that are read to see whether any is too old; if all of them are, more
 /// are read.
@@ -26,7 +26,7 @@ pub struct DeadView {
     /// What became of it.
     pub dead: DeadJob,
     /// What it carries.
-    pub payload: Payload,
+    pub payload: JobPayload,
     /// For edges only.
     pub attributes: Attributes,
 }
@@ -119,7 +119,7 @@ impl QueuePartition {
 
     /// How many dead letters a queue has that it may not keep.
     fn surplus(&self, key: QueueKey) -> u64 {
-        let over = |queue: &Queue| {
+        let over = |queue: &PartitionQueue| {
             queue.dead.saturating_sub(queue.settings.dead_max.unwrap_or(DEAD_LETTERS_DEFAULT))
         };
         self.queues.get(&key).map_or(0, over)
@@ -195,7 +195,7 @@ impl QueuePartition {
     /// others.
     fn view_dead(&self, dead: DeadJob, step: &mut QueueStep<'_>) -> Result<DeadView, StoreError> {
         let body = body::read(&self.body(dead.id, step)?);
-        let nothing = || (Payload::Json("null".into()), Attributes::new());
+        let nothing = || (JobPayload::Json("null".into()), Attributes::new());
         let (payload, attributes) = body.map_or_else(|_| nothing(), |body| (body.payload, body.attributes));
         Ok(DeadView { dead, payload, attributes })
     }
@@ -248,7 +248,7 @@ impl QueuePartition {
         which: &Dead,
         ttl: Option<Duration>,
         step: &mut QueueStep<'_>,
-    ) -> Result<Respawned, Stop> {
+    ) -> Result<Respawned, InputFailure> {
         let Some(key) = self.key_of(queue) else { return Ok(Respawned::default()) };
         let dead = self.these_dead(key, which, step)?;
         let room = usize::try_from(self.room_in(key)).unwrap_or(usize::MAX);
@@ -304,21 +304,24 @@ impl QueuePartition {
             }
         }
         let ttl = ttl.or_else(|| body.as_ref().and_then(|body| body.ttl)).filter(|ttl| !ttl.is_zero());
-        let terms =
-            Terms { expires_at: ttl.map(|ttl| step.now.after(ttl)), group: dead.group, ..Terms::default() };
-        let job = NewJob {
+        let terms = JobTerms {
+            expires_at: ttl.map(|ttl| step.now.after(ttl)),
+            group: dead.group,
+            ..JobTerms::default()
+        };
+        let job = NewJobHead {
             id: dead.id,
             queue: dead.queue,
             run_at: step.now,
             tries: dead.tries,
             terms,
             alias,
-            on_conflict: OnConflict::Reject,
+            on_conflict: ConflictPolicy::Reject,
         };
         let published = self.jobs.publish(job, &mut step.jobs());
         debug_assert_eq!(
             published,
-            jobs::Published::New,
+            jobs::PublishOutcome::New,
             "its alias, if any, is free: {}",
             id::id_text(dead.id)
         );

@@ -31,12 +31,12 @@ pub(super) struct Dropping {
     at_work: Option<AtWork>,
     /// The queues that come next, in order.
     next: VecDeque<QueueKey>,
-    asked: HashMap<QueueKey, Asked>,
+    asked: HashMap<QueueKey, DropCalls>,
 }
 
 /// Calls that wait for their turn.
 #[derive(Debug)]
-struct Asked {
+struct DropCalls {
     moment: CallMoment,
     replies: Vec<Reply<u64>>,
 }
@@ -45,7 +45,7 @@ struct Asked {
 #[derive(Debug)]
 struct AtWork {
     queue: QueueKey,
-    asked: Asked,
+    asked: DropCalls,
     /// Nothing more is dropped from the front.
     front_done: bool,
     /// Jobs that were dropped.
@@ -82,7 +82,7 @@ impl Dropping {
         let Self { next, asked, .. } = self;
         let asked = asked.entry(queue).or_insert_with(|| {
             next.push_back(queue);
-            Asked { moment, replies: Vec::new() }
+            DropCalls { moment, replies: Vec::new() }
         });
         asked.moment = moment;
         if asked.replies.len() == asked.replies.capacity() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{Problem, Timestamp};
 use compact_str::CompactString;
-use jobs::{Calendar, Jobs, JobsStep, Lapsed, Passed, Progress, Released};
+use jobs::{Calendar, Jobs, JobsProgress, JobsStep, Lapsed, Passed, ReleaseOutcome};
 use records::{AliasKey, DeadReason, GroupKey, JobHead, JobId, QueueKey, Reservation};
 use store::StoreError;
 
@@ -13,7 +13,7 @@ use super::{JOBS_AT_A_TIME, QueuePartition, QueueStep};
 use crate::calendar;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
-use crate::kernel::reply::Stop;
+use crate::kernel::reply::InputFailure;
 use crate::queues::rates::JobFlow;
 use crate::queues::{QueueName, ReservationToken, body, id};
 
@@ -116,9 +116,9 @@ impl QueuePartition {
         delay: Duration,
         error: Option<CompactString>,
         step: &mut QueueStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let (reservation, head) = self.holding(self.key_of(queue), held, step.now).ok_or_else(stale)?;
-        let retry = jobs::Retry::counted(delay);
+        let retry = jobs::RetryTerms::counted(delay);
         let released = self.with_calendars(step, |jobs, step| jobs.release(reservation, retry, step))?;
         let released = released.map_err(|jobs::Stale| stale())?;
         step.own.counted.released += 1;
@@ -158,15 +158,15 @@ impl QueuePartition {
     fn run_ended(
         &mut self,
         ended: &EndedRun,
-        released: &Released,
+        released: &ReleaseOutcome,
         reason: DeadReason,
         error: Option<CompactString>,
         step: &mut QueueStep<'_>,
     ) -> Result<(), StoreError> {
         step.own.touched.push(ended.queue);
         match released {
-            Released::Dead => self.bury(ended, ended.job, reason, error, step),
-            Released::Recurs { died: true, .. } => {
+            ReleaseOutcome::Dead => self.bury(ended, ended.job, reason, error, step),
+            ReleaseOutcome::Recurs { died: true, .. } => {
                 // The job goes on under its id; what died has another.
                 let number = self.jobs.take_number();
                 let dead = id::job_id(self.lineage, self.id, number, step.now);
@@ -174,11 +174,11 @@ impl QueuePartition {
                 self.put_body(dead, body, step);
                 self.bury(ended, dead, reason, error, step)
             }
-            Released::Expired | Released::Recurs { died: false, .. } => {
+            ReleaseOutcome::Expired | ReleaseOutcome::Recurs { died: false, .. } => {
                 step.own.counted.expired += 1;
                 Ok(())
             }
-            Released::Waiting { .. } | Released::Superseded { .. } => Ok(()),
+            ReleaseOutcome::Waiting { .. } | ReleaseOutcome::Superseded { .. } => Ok(()),
         }
     }
 
@@ -245,7 +245,7 @@ impl QueuePartition {
                 }
             }
         }
-        Ok(progress == Progress::More)
+        Ok(progress == JobsProgress::More)
     }
 
     fn lapsed(&mut self, lapsed: &Lapsed, step: &mut QueueStep<'_>) -> Result<(), StoreError> {

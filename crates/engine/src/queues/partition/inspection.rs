@@ -9,11 +9,11 @@ use store::{ScannedJobs, StoreError};
 use super::publishing::due_at;
 use super::{QueuePartition, QueueStep};
 use crate::Engine;
-use crate::kernel::reply::Stop;
+use crate::kernel::reply::InputFailure;
 use crate::queries::{BoundedPage, LOOKED_AT_MAX};
-use crate::queues::input::Seen;
+use crate::queues::input::InspectedJob;
 use crate::queues::stats::QueueStats;
-use crate::queues::{Due, JobRef, JobState, JobView, Payload, QueueName, body, calls, checks, id};
+use crate::queues::{DueTime, JobPayload, JobRef, JobState, JobView, QueueName, body, calls, checks, id};
 
 /// Where a list of queues goes on.
 pub type QueueMark = QueueName;
@@ -25,7 +25,7 @@ const CLOCKS_ROUNDING_MS: u64 = 10;
 
 /// A part of a list of queues.
 #[derive(Debug)]
-pub struct Listed {
+pub struct QueuePage {
     /// The queues.
     pub queues: Vec<QueueStats>,
     /// Others may come behind this one, though these are fewer than were asked for.
@@ -38,7 +38,7 @@ impl QueuePartition {
         queue: &QueueName,
         job: Option<&JobRef>,
         step: &mut QueueStep<'_>,
-    ) -> Result<Seen, Stop> {
+    ) -> Result<InspectedJob, InputFailure> {
         let head = match (job, self.key_of(queue)) {
             (_, None) => None,
             (Some(job), Some(key)) => self.find(key, job, step)?,
@@ -52,7 +52,7 @@ impl QueuePartition {
         Ok(self.seen(head, step)?)
     }
 
-    fn seen(&self, head: JobHead, step: &mut QueueStep<'_>) -> Result<Seen, StoreError> {
+    fn seen(&self, head: JobHead, step: &mut QueueStep<'_>) -> Result<InspectedJob, StoreError> {
         let body = self.body(head.id, step)?;
         // Nobody gets a successor, whatever its time is, before the job ends that holds its alias.
         let state = if self.jobs.is_successor(head.id) {
@@ -60,7 +60,7 @@ impl QueuePartition {
         } else {
             state_of(&head, step.now, step.wall)
         };
-        Ok(Seen { head, state, body })
+        Ok(InspectedJob { head, state, body })
     }
 
     /// A job of a queue, resident or not. One whose time to live has ended unnoticed, as that of a
@@ -72,7 +72,7 @@ impl QueuePartition {
         step: &mut QueueStep<'_>,
     ) -> Result<Option<JobHead>, StoreError> {
         let found = self.find_as_it_was(queue, job, step)?;
-        let waits = found.as_ref().filter(|head| head.state == records::JobState::Waiting);
+        let waits = found.as_ref().filter(|head| head.state == records::HeadState::Waiting);
         let ended = waits.filter(|head| head.terms.expires_at.is_some_and(|at| at <= step.now));
         let Some(alias) = ended.and_then(|head| head.alias) else { return Ok(found) };
         self.settle_alias(queue, alias, step)?;
@@ -111,13 +111,13 @@ impl QueuePartition {
         &mut self,
         queue: &QueueName,
         job: &JobRef,
-        payload: Option<Payload>,
-        due: Option<Due>,
+        payload: Option<JobPayload>,
+        due: Option<DueTime>,
         step: &mut QueueStep<'_>,
-    ) -> Result<Seen, Stop> {
+    ) -> Result<InspectedJob, InputFailure> {
         let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
         let head = self.find(key, job, step)?.ok_or_else(|| unknown_job(queue))?;
-        if matches!(head.state, records::JobState::Reserved { .. }) {
+        if matches!(head.state, records::HeadState::Reserved { .. }) {
             let detail = "a consumer has the job; it can be changed when it is waiting again";
             return Err(Problem::conflict("job_reserved", detail).into());
         }
@@ -152,7 +152,7 @@ impl QueuePartition {
         queue: &QueueName,
         job: &JobRef,
         step: &mut QueueStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let key = self.key_of(queue).ok_or_else(|| unknown_job(queue))?;
         let head = self.find(key, job, step)?.ok_or_else(|| unknown_job(queue))?;
         self.read_in_job(head.id, step)?;
@@ -194,7 +194,7 @@ impl QueuePartition {
         after: Option<&QueueName>,
         limit: usize,
         now: Timestamp,
-    ) -> Listed {
+    ) -> QueuePage {
         let start = match (after, namespace) {
             (Some(after), _) => std::ops::Bound::Excluded(after.clone()),
             (None, Some(namespace)) => std::ops::Bound::Included(QueueName::unchecked(namespace, "")),
@@ -213,10 +213,10 @@ impl QueuePartition {
                 queues.push(self.stats(name, now));
             }
             if seen == NAMES_SEEN_MAX {
-                return Listed { queues, next: Some(name.clone()) };
+                return QueuePage { queues, next: Some(name.clone()) };
             }
         }
-        Listed { queues, next: None }
+        QueuePage { queues, next: None }
     }
 }
 
@@ -240,9 +240,9 @@ pub(super) fn state_of(head: &JobHead, now: Timestamp, wall: Timestamp) -> JobSt
         JobClock::Wall | JobClock::Engine => now,
     };
     match head.state {
-        records::JobState::Reserved { .. } => JobState::Reserved,
-        records::JobState::Waiting if head.visible_at > clock => JobState::Scheduled,
-        records::JobState::Waiting => JobState::Ready,
+        records::HeadState::Reserved { .. } => JobState::Reserved,
+        records::HeadState::Waiting if head.visible_at > clock => JobState::Scheduled,
+        records::HeadState::Waiting => JobState::Ready,
     }
 }
 
@@ -273,13 +273,13 @@ pub fn listed(
         // A job's body is there as long as its head.
         let Some(body) = view.job_body(head.id).map_err(unreadable)? else { continue };
         let state = state_of(&head, now, wall);
-        jobs.push(calls::view(Seen { head, state, body })?);
+        jobs.push(calls::view(InspectedJob { head, state, body })?);
     }
     Ok(BoundedPage { found: jobs, next, looked_at: Some(scanned as u64), cost: scanned })
 }
 
 /// What is written of a queue.
-pub(super) fn put_queue(queue: &super::Queue, key: QueueKey, deleted: bool) -> Op {
+pub(super) fn put_queue(queue: &super::PartitionQueue, key: QueueKey, deleted: bool) -> Op {
     Op::PutQueue(Box::new(records::Queue {
         key,
         namespace: queue.name.namespace().into(),

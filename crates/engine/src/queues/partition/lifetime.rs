@@ -10,7 +10,7 @@ use records::{JobId, Op, QueueCounts, QueueKey, QueueSettings};
 use store::{ScannedJobs, StoreError};
 
 use super::inspection::put_queue;
-use super::{Queue, QueuePartition, QueueStep, RECORDS_MAX};
+use super::{PartitionQueue, QueuePartition, QueueStep, RECORDS_MAX};
 use crate::queues::QueueName;
 use crate::queues::rates::JobFlow;
 
@@ -50,7 +50,7 @@ impl QueuePartition {
     pub(super) fn create(&mut self, name: &QueueName, step: &mut QueueStep<'_>) -> QueueKey {
         let key = QueueKey(self.head.next_incarnation);
         self.head.next_incarnation += 1;
-        let queue = Queue {
+        let queue = PartitionQueue {
             name: name.clone(),
             paused: false,
             settings: QueueSettings::default(),
@@ -84,7 +84,7 @@ impl QueuePartition {
         &mut self,
         name: &QueueName,
         step: &mut QueueStep<'_>,
-        change: impl FnOnce(&mut Queue),
+        change: impl FnOnce(&mut PartitionQueue),
     ) -> QueueKey {
         let key = self.key_of(name).unwrap_or_else(|| self.create(name, step));
         if let Some(queue) = self.queues.get_mut(&key) {
@@ -262,7 +262,7 @@ impl QueuePartition {
 }
 
 /// What the rules need to know of a queue.
-pub(super) fn rules(queue: &Queue) -> QueueRules {
+pub(super) fn rules(queue: &PartitionQueue) -> QueueRules {
     let QueueSettings { order, concurrency, rate, .. } = queue.settings;
     QueueRules { order, paused: queue.paused, concurrency, rate }
 }

@@ -16,11 +16,11 @@ use super::oldest_dead::OldestDead;
 use super::paging::ParkedClocks;
 use super::recently_parked::RecentlyParked;
 use super::waiting::WaitingConsumers;
-use super::{Queue, QueuePartition};
+use super::{PartitionQueue, QueuePartition};
 use crate::kernel::hashed::HashMap;
 use crate::kernel::idempotency::KeptAnswers;
 use crate::kernel::loaded_changes::LoadedChanges;
-use crate::kernel::machine::Moment;
+use crate::kernel::machine::StepTime;
 use crate::kernel::pending_writes::PendingWrites;
 use crate::queues::QueueName;
 use crate::queues::queue_metrics::NamedPlaces;
@@ -41,7 +41,7 @@ impl QueuePartition {
         id: PartitionId,
         resident_max: usize,
         process: Process,
-        moment: Moment,
+        moment: StepTime,
     ) -> Result<Self, StoreError> {
         let view = store.load(id)?;
         let head = view.head().clone();
@@ -106,7 +106,7 @@ impl QueuePartition {
             return;
         }
         let name = QueueName::unchecked(&stored.namespace, &stored.name);
-        let queue = Queue {
+        let queue = PartitionQueue {
             name: name.clone(),
             paused: stored.paused,
             settings: stored.settings,

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Problem, Timestamp};
-use jobs::{NewJob, OnConflict, Published};
-use records::{AnswerKey, JobClock, Op, QueueKey, Recurrence, Rule, Terms};
+use jobs::{ConflictPolicy, NewJobHead, PublishOutcome};
+use records::{AnswerKey, JobClock, JobTerms, Op, QueueKey, Recurrence, RecurrenceRule};
 use sha2::{Digest, Sha256};
 
 use super::{QueuePartition, QueueStep};
 use crate::kernel::idempotency::NewestCall;
-use crate::kernel::reply::Stop;
+use crate::kernel::reply::InputFailure;
 use crate::queues::input::ToPublish;
 use crate::queues::rates::JobFlow;
-use crate::queues::{Due, IdempotencyKey, PublishedJob, QueueName, SourceCall, answers, id};
+use crate::queues::{DueTime, IdempotencyKey, PublishedJob, QueueName, SourceCall, answers, id};
 
 /// Furthest that a job may lie ahead.
 const AHEAD_MAX: Duration = base::duration::DURATION_MAX;
@@ -69,14 +69,14 @@ impl QueuePartition {
         jobs: Vec<ToPublish>,
         (idempotency, source): (Option<IdempotencyKey>, Option<AnswerKey>),
         step: &mut QueueStep<'_>,
-    ) -> Result<Vec<PublishedJob>, Stop> {
+    ) -> Result<Vec<PublishedJob>, InputFailure> {
         if let Some(idempotency) = idempotency
             && let Some(kept) = self.answers.recall(idempotency, step)?
         {
             return Ok(answers::read(&kept));
         }
         let call = idempotency.zip(source).map(|(idempotency, source)| SourceCall { source, idempotency });
-        let newest = call.map(|call| Ok::<_, Stop>((call, self.answers.recall_newest(call, step)?)));
+        let newest = call.map(|call| Ok::<_, InputFailure>((call, self.answers.recall_newest(call, step)?)));
         let newest = newest.transpose()?;
         if let Some((_, NewestCall::This(kept))) = &newest {
             return Ok(answers::read(kept));
@@ -101,7 +101,7 @@ impl QueuePartition {
         queue: &QueueName,
         jobs: Vec<ToPublish>,
         step: &mut QueueStep<'_>,
-    ) -> Result<(Vec<NewInCall>, AnswerPlaces), Stop> {
+    ) -> Result<(Vec<NewInCall>, AnswerPlaces), InputFailure> {
         let (mut new, mut places) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
         let mut keys = HashMap::new();
         for (place, job) in jobs.into_iter().enumerate() {
@@ -132,7 +132,7 @@ impl QueuePartition {
         queue: &QueueName,
         jobs: Vec<NewInCall>,
         step: &mut QueueStep<'_>,
-    ) -> Result<Vec<PublishedJob>, Stop> {
+    ) -> Result<Vec<PublishedJob>, InputFailure> {
         let known = self.key_of(queue);
         self.check(queue, known, &jobs, step)?;
         let times = jobs.iter().map(|new| times(&new.job, step)).collect::<Result<Vec<_>, _>>()?;
@@ -160,7 +160,7 @@ impl QueuePartition {
         key: Option<QueueKey>,
         jobs: &[NewInCall],
         step: &mut QueueStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let mut aliases = HashSet::new();
         let is_repeated = |new: &&NewInCall| new.job.alias.is_some_and(|alias| !aliases.insert(alias));
         if let Some(NewInCall { place, .. }) = jobs.iter().find(is_repeated) {
@@ -177,7 +177,7 @@ impl QueuePartition {
         let added = jobs.iter().filter(|new| holder_of(new).is_none()).count();
         self.check_room(queue, key, added)?;
         for new in jobs {
-            let holder = holder_of(new).filter(|_| new.job.on_conflict == OnConflict::Reject);
+            let holder = holder_of(new).filter(|_| new.job.on_conflict == ConflictPolicy::Reject);
             if let Some(holder) = holder {
                 let detail = format!(
                     "the alias of job {} is held by job {}; publish with on_conflict \"keep\" or \"replace\", or wait for its end",
@@ -216,29 +216,29 @@ impl QueuePartition {
         queue: QueueKey,
         job: ToPublish,
         run_at: Timestamp,
-        terms: Terms,
+        terms: JobTerms,
         step: &mut QueueStep<'_>,
-    ) -> Result<PublishedJob, Stop> {
+    ) -> Result<PublishedJob, InputFailure> {
         let ToPublish { body, tries, alias, on_conflict, .. } = job;
         let new_id = id::job_id(self.lineage, self.id, self.jobs.numbers().next_job, step.now);
-        let new = NewJob { id: new_id, queue, run_at, tries, terms, alias, on_conflict };
+        let new = NewJobHead { id: new_id, queue, run_at, tries, terms, alias, on_conflict };
         let before = step.batch.ops.len();
         let published = self.jobs.publish(new, &mut step.jobs());
         let id = match published {
-            Published::New | Published::Succeeds { .. } => new_id,
-            Published::Replaced { job, .. } => job,
-            Published::Kept(job) => {
+            PublishOutcome::New | PublishOutcome::Succeeds { .. } => new_id,
+            PublishOutcome::Replaced { job, .. } => job,
+            PublishOutcome::Kept(job) => {
                 let run_at = self.jobs.get(job).map_or(run_at, |kept| kept.run_at);
                 return Ok(PublishedJob { id: job, run_at });
             }
-            Published::Conflict(_) => {
+            PublishOutcome::Conflict(_) => {
                 debug_assert!(false, "aliases were checked before");
                 return Err(Problem::conflict("alias_taken", "the alias is held").into());
             }
         };
         step.own.counted.published += 1;
         let parked = step.batch.ops[before..].iter_mut().find_map(|op| match op {
-            Op::ParkJob(parked) if published == Published::New && parked.head.id == id => Some(parked),
+            Op::ParkJob(parked) if published == PublishOutcome::New && parked.head.id == id => Some(parked),
             _ => None,
         });
         match parked.filter(|_| body.len() <= BODY_PARKED_MAX) {
@@ -253,12 +253,12 @@ impl QueuePartition {
 }
 
 /// When a job is due, and what else holds of it.
-pub(super) fn times(job: &ToPublish, step: &QueueStep<'_>) -> Result<(Timestamp, Terms), Problem> {
+pub(super) fn times(job: &ToPublish, step: &QueueStep<'_>) -> Result<(Timestamp, JobTerms), Problem> {
     let every = job.recurs.and_then(|(rule, _)| match rule {
-        Rule::Every(ms) => Some(Duration::from_millis(ms)),
-        Rule::Calendar => None,
+        RecurrenceRule::Every(ms) => Some(Duration::from_millis(ms)),
+        RecurrenceRule::Calendar => None,
     });
-    let due = job.due.unwrap_or(Due::After(every.unwrap_or_default()));
+    let due = job.due.unwrap_or(DueTime::After(every.unwrap_or_default()));
     let (clock, run_at, delay) = due_at(due, step.now, step.wall)?;
     let due_on_engine = step.now.after(delay);
     let recurrence = job.recurs.map(|(rule, left)| Recurrence {
@@ -273,18 +273,18 @@ pub(super) fn times(job: &ToPublish, step: &QueueStep<'_>) -> Result<(Timestamp,
         let detail = "ttl must be longer than the time until the job is due: it would never run";
         return Err(Problem::not_allowed("invalid_ttl", detail));
     }
-    Ok((run_at, Terms { clock, expires_at, group: job.group, recurrence }))
+    Ok((run_at, JobTerms { clock, expires_at, group: job.group, recurrence }))
 }
 
 /// A time as a job has it: its clock, its moment there, and how far ahead that is.
 pub(super) fn due_at(
-    due: Due,
+    due: DueTime,
     now: Timestamp,
     wall: Timestamp,
 ) -> Result<(JobClock, Timestamp, Duration), Problem> {
     let (clock, run_at, delay) = match due {
-        Due::After(delay) => (JobClock::Engine, now.after(delay), delay),
-        Due::At(at) => (JobClock::Wall, at, at.since(wall)),
+        DueTime::After(delay) => (JobClock::Engine, now.after(delay), delay),
+        DueTime::At(at) => (JobClock::Wall, at, at.since(wall)),
     };
     if delay > AHEAD_MAX {
         return Err(Problem::not_allowed("invalid_time", "a job may be due at most ten years ahead"));

@@ -13,11 +13,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::QueuePartition;
 use crate::kernel::fetch::{Fetch, FromStore};
-use crate::kernel::machine::{Machine, Moment};
+use crate::kernel::machine::{Machine, StepTime};
 use crate::kernel::reply::Reply;
 use crate::queues::driving::{self, Leases, QueueCall};
 use crate::queues::effect::QueueEffect;
-use crate::queues::{Dead, Due, NewJob, Payload, QueueInput, QueueName, Recurs, ReservationToken, Want};
+use crate::queues::{
+    ConsumeTerms, Dead, DueTime, JobPayload, NewJob, QueueInput, QueueName, RecurrenceTerms, ReservationToken,
+};
 
 const NOW: Timestamp = Timestamp(1_795_000_000_000);
 const MEGABYTE: usize = 1 << 20;
@@ -57,7 +59,7 @@ fn orders() -> QueueName {
 }
 
 fn jobs(count: usize, bytes: usize) -> Vec<driving::ToPublish> {
-    let jobs = vec![NewJob::new(Payload::Bytes(vec![7; bytes].into())); count];
+    let jobs = vec![NewJob::new(JobPayload::Bytes(vec![7; bytes].into())); count];
     driving::to_publish(&jobs, NOW).expect("they may be")
 }
 
@@ -77,7 +79,7 @@ impl Rig {
     /// it took.
     fn step(&mut self, inputs: &mut Vec<QueueInput>) -> (Vec<QueueEffect>, bool, usize) {
         let fetch = Counting(FromStore::new(&self.store, partition()), Cell::new(0));
-        let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
+        let moment = StepTime { now: self.now, stamp: self.now, wall: self.now };
         let before = inputs.len();
         let mut waiting = std::mem::take(inputs).into_iter();
         let step = self.partition.step(moment, &mut waiting, &fetch).expect("readable");
@@ -124,7 +126,7 @@ impl Rig {
     }
 
     fn asking(&self, max: usize, wait: Duration) -> (QueueInput, oneshot::Receiver<Leases>) {
-        let want = Want { max, ttr: Duration::from_secs(60), wait, process: None };
+        let want = ConsumeTerms { max, ttr: Duration::from_secs(60), wait, process: None };
         driving::consume(orders(), &want, NOW.after(wait), &self.inbox)
     }
 
@@ -153,7 +155,7 @@ impl Rig {
 }
 
 fn load(store: &MemoryStore, resident_max: usize, process: Process, now: Timestamp) -> QueuePartition {
-    let moment = Moment { now, stamp: now, wall: now };
+    let moment = StepTime { now, stamp: now, wall: now };
     QueuePartition::load(store, partition(), resident_max, process, moment).expect("loads")
 }
 
@@ -248,9 +250,9 @@ fn a_respawn_goes_on_where_a_step_could_carry_no_more() {
 #[test]
 fn runs_that_die_together_leave_their_copies_in_several_steps() {
     let mut rig = Rig::new();
-    let recurs = Some(Recurs::Every { interval: Duration::from_secs(3_600), executions: None });
-    let due = Some(Due::After(Duration::ZERO));
-    let job = NewJob { recurs, due, ..NewJob::new(Payload::Bytes(vec![7; MEGABYTE].into())) };
+    let recurs = Some(RecurrenceTerms::Every { interval: Duration::from_secs(3_600), executions: None });
+    let due = Some(DueTime::After(Duration::ZERO));
+    let job = NewJob { recurs, due, ..NewJob::new(JobPayload::Bytes(vec![7; MEGABYTE].into())) };
     for _ in 0..4 {
         rig.publish_these(driving::to_publish(&vec![job.clone(); 10], NOW).expect("they may be"));
     }
@@ -319,12 +321,12 @@ fn jobs_of_other_queues_are_not_looked_at_where_a_queue_is_dropped() {
     }
     let own = QueueName::unchecked("other", "queue");
     let publish = |rig: &mut Rig, due| {
-        let job = NewJob { due, ..NewJob::new(Payload::Bytes(vec![7].into())) };
+        let job = NewJob { due, ..NewJob::new(JobPayload::Bytes(vec![7].into())) };
         let jobs = driving::to_publish(&vec![job; 10], NOW).expect("they may be");
         let queue = own.clone();
         rig.ask(|reply| QueueInput::Publish { queue, jobs, idempotency: None, source: None, reply });
     };
-    publish(&mut rig, Some(Due::After(Duration::from_secs(60))));
+    publish(&mut rig, Some(DueTime::After(Duration::from_secs(60))));
     assert_eq!(drop_ready(&mut rig, own.clone()), (1, 0), "it has none that is ready");
     publish(&mut rig, None);
     let (steps, views) = drop_ready(&mut rig, own);

@@ -8,7 +8,7 @@ use rollouts::CallRefused;
 use store::StoreError;
 
 use super::{ActiveRollout, RolloutEffect, RolloutTable, Scan, emit};
-use crate::kernel::reply::{Stop, answered};
+use crate::kernel::reply::{InputFailure, answered};
 use crate::registry::RegistryStep;
 use crate::rollouts::{
     DoneReply, NewRollout, RolloutCall, RolloutInput, TrackedRollout, needs_reach, unknown_rollout,
@@ -52,7 +52,7 @@ impl RolloutTable {
         is_put: bool,
         head: &mut PartitionHead,
         step: &mut RegistryStep<'_>,
-    ) -> Result<(TrackedRollout, bool), Stop> {
+    ) -> Result<(TrackedRollout, bool), InputFailure> {
         if let Some(incarnation) = self.ids.get(&id).copied() {
             let present = self.tracked(incarnation, step)?.ok_or_else(|| unknown_rollout(&id))?;
             if is_put && present.rollout.request == new.request {

@@ -118,7 +118,7 @@ mod tests {
     use super::super::ActiveRollout;
     use super::*;
     use crate::kernel::fetch::FromStore;
-    use crate::kernel::machine::Moment;
+    use crate::kernel::machine::StepTime;
     use crate::kernel::step_context::StepContext;
     use crate::registry::RegistryEffect;
 
@@ -136,7 +136,7 @@ mod tests {
         let (reply, mut told) = Reply::new();
         table.take_looks((0..1_000).map(|number| (device(number), DeviceLook::Came)).collect(), reply);
         let (fetch, head) = (FromStore::new(&store, PartitionId::REGISTRY), PartitionHead::default());
-        let moment = Moment { now: Timestamp(0), stamp: Timestamp(0), wall: Timestamp(0) };
+        let moment = StepTime { now: Timestamp(0), stamp: Timestamp(0), wall: Timestamp(0) };
         let mut counts = Vec::new();
         loop {
             let mut step = StepContext::new(PartitionId::REGISTRY, &head, moment, &fetch, ());

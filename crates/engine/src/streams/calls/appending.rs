@@ -11,10 +11,10 @@ use super::super::checks::check_message;
 use super::super::input::{AppendCall, AppendOutcome, StreamsInput};
 use super::super::reading::StreamReader;
 use super::super::{AppendedMessage, NewMessage, StreamName};
-use super::{AppendTerms, Streams};
+use super::{AppendTerms, StreamCalls};
 use crate::kernel::idempotency::IdempotencyKey;
 
-impl Streams {
+impl StreamCalls {
     /// Appends up to [`MESSAGES_PER_CALL_MAX`] messages in this order, all or none; makes the
     /// stream if it is not there. With `expect_last_id` only where that is the id of the newest
     /// message.
@@ -31,17 +31,18 @@ impl Streams {
         self.append_with(stream, messages, AppendTerms { expect_last_id, ..AppendTerms::default() }).await
     }
 
-    /// Begins a run of appends to a stream: see [`Streams::append_next`].
+    /// Begins a run of appends to a stream: see [`StreamCalls::append_next`].
     #[must_use]
     pub fn begin_run(&self) -> AppendRun {
         AppendRun { run: self.engine.context().streams.next_run(), next: 0 }
     }
 
-    /// [`Streams::append`] behind the earlier appends of a run, which may not be answered yet. The
-    /// future must be polled before those of later ones are. If one is refused, all behind it are.
+    /// [`StreamCalls::append`] behind the earlier appends of a run, which may not be answered yet.
+    /// The future must be polled before those of later ones are. If one is refused, all behind it
+    /// are.
     ///
     /// # Errors
-    /// What [`Streams::append`] says, or 503 `busy` behind one that was refused.
+    /// What [`StreamCalls::append`] says, or 503 `busy` behind one that was refused.
     pub fn append_next(
         &self,
         run: &mut AppendRun,
@@ -54,7 +55,7 @@ impl Streams {
         async move { streams.append_with(&stream, messages, terms).await }
     }
 
-    /// [`Streams::append`] on terms.
+    /// [`StreamCalls::append`] on terms.
     ///
     /// # Errors
     /// As that; 503 `busy` behind an append of the same run that was not taken.
@@ -67,9 +68,9 @@ impl Streams {
         self.append_once(stream, messages, terms, None).await
     }
 
-    /// [`Streams::append_with`] for a request that may come again: a repeat appends nothing. Its
-    /// key is known for a day, to the stream that has its messages; one that a crash lost was never
-    /// there. A refusal is not kept.
+    /// [`StreamCalls::append_with`] for a request that may come again: a repeat appends nothing.
+    /// Its key is known for a day, to the stream that has its messages; one that a crash lost was
+    /// never there. A refusal is not kept.
     ///
     /// # Errors
     /// As that; 422 `idempotency_key_reused` where the key came with another body.

@@ -17,14 +17,14 @@ use super::super::copy_lag::{ahead_of, lag_in_stream};
 use super::super::input::{MoveCopyCall, PutCopyCall, StreamsInput};
 use super::super::reading::FoundStream;
 use super::super::{HandlerKind, HandlerState, HandlerStatus, StreamName, SubscriptionFrom, is_label};
-use super::Streams;
+use super::StreamCalls;
 use super::subscriptions::blocking;
 use crate::gathering::CopyBacklog;
 use crate::name::QueueName;
 use crate::nodes::{SELF_NODE, unknown_node};
 use crate::queries::unreadable;
 
-impl Streams {
+impl StreamCalls {
     /// Makes a copy, and its stream where that is not there; or gives one that is there these
     /// terms. It stays where it is, unless `from` is given or its other end is another one. Whether
     /// it is new.

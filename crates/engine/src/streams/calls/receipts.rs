@@ -12,11 +12,11 @@ use super::super::context::StreamsContext;
 use super::super::copy::{ReceiptOf, ReceiptStatus};
 use super::super::reading::StreamReader;
 use super::super::{MessagePayload, NewMessage, OwnedMessage, StreamName};
-use super::Streams;
+use super::StreamCalls;
 use crate::nodes::SELF_NODE;
 use crate::queries::unreadable;
 
-impl Streams {
+impl StreamCalls {
     /// On which nodes a message is durable: this one, and those to which it is copied that have
     /// answered. Reads from disk.
     ///
@@ -39,7 +39,7 @@ impl Streams {
 }
 
 impl StreamsContext {
-    /// [`Streams::receipt`], for whoever runs partitions without an engine.
+    /// [`StreamCalls::receipt`], for whoever runs partitions without an engine.
     ///
     /// # Errors
     /// As that.

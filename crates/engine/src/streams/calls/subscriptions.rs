@@ -14,7 +14,7 @@ use super::super::subscription::{
     SubscriptionStatus,
 };
 use super::super::{StreamName, StreamPage, StreamRead, is_label};
-use super::Streams;
+use super::StreamCalls;
 use crate::name::QueueName;
 use crate::queries::unreadable;
 
@@ -33,7 +33,7 @@ pub struct PushPage {
     pub page: StreamPage,
 }
 
-impl Streams {
+impl StreamCalls {
     /// Makes a subscription, and its stream where that is not there; or gives one that is there
     /// these terms. It stays where it is, unless `from` is given.
     ///

@@ -24,7 +24,7 @@ use super::super::reading::StreamReader;
 use super::super::{
     MessagePayload, NewMessage, OwnedExternalId, OwnedMessage, StreamName, StreamPage, StreamRead,
 };
-use super::Streams;
+use super::StreamCalls;
 use super::subscriptions::blocking;
 use crate::queries::unreadable;
 
@@ -207,7 +207,7 @@ impl StreamReader<'_> {
 }
 
 impl StreamsContext {
-    /// [`Streams::durable_page`], for whoever runs partitions without an engine.
+    /// [`StreamCalls::durable_page`], for whoever runs partitions without an engine.
     ///
     /// # Errors
     /// As that.
@@ -220,7 +220,7 @@ impl StreamsContext {
         StreamReader { store, context: self }.durable_page(stream, query)
     }
 
-    /// [`Streams::origin_page`], for whoever runs partitions without an engine.
+    /// [`StreamCalls::origin_page`], for whoever runs partitions without an engine.
     ///
     /// # Errors
     /// As that.
@@ -255,7 +255,7 @@ impl StreamsContext {
     }
 }
 
-impl Streams {
+impl StreamCalls {
     /// Messages that are durable, oldest first. Reads from disk.
     ///
     /// # Errors
@@ -272,13 +272,13 @@ impl Streams {
         self.reader().origin_page(stream, query)
     }
 
-    /// Appends as [`Streams::append`] does, and says which stream has the messages. The first
+    /// Appends as [`StreamCalls::append`] does, and says which stream has the messages. The first
     /// duplicates are compared; those that carry something else than what is there are counted.
     /// With `expected` only the stream takes them that is called so: see [`PeerIdentity`].
     ///
     /// # Errors
-    /// As [`Streams::append`]; 503 `busy` behind an append of the same run that was not taken; 409
-    /// `other_stream`.
+    /// As [`StreamCalls::append`]; 503 `busy` behind an append of the same run that was not taken;
+    /// 409 `other_stream`.
     pub async fn append_transfer(
         &self,
         stream: &StreamName,

@@ -103,7 +103,7 @@ impl Bench {
 
     /// One step. Whether there is more to do.
     fn one_step(&mut self, inputs: Vec<StreamsInput>) -> bool {
-        let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
+        let moment = StepTime { now: self.now, stamp: self.now, wall: self.now };
         let fetch = FromStore::new(&self.store, id());
         let machine = self.machine.as_mut().expect("it was loaded");
         let step = machine.step(moment, &mut inputs.into_iter(), &fetch).expect("readable");

@@ -2,12 +2,12 @@
 //! another's end.
 
 use base::Timestamp;
-use engine::queues::{Due, JobRef, JobState, NewJob, OnConflict};
+use engine::queues::{ConflictPolicy, DueTime, JobRef, JobState, NewJob};
 use engine::records::{JobId, QueueOrder, QueueSettings};
 
 use crate::queues::rig::{Rig, SECOND, job, orders, text};
 
-fn named(alias: &str, payload: &str, on_conflict: OnConflict) -> NewJob {
+fn named(alias: &str, payload: &str, on_conflict: ConflictPolicy) -> NewJob {
     NewJob { alias: Some(alias.into()), on_conflict, ..job(payload) }
 }
 
@@ -19,9 +19,9 @@ async fn seen(rig: &Rig, job: JobId) -> (JobState, String) {
 #[tokio::test]
 async fn a_kept_job_whose_ttl_has_ended_is_kept_no_longer() {
     let rig = Rig::start().await;
-    rig.publish(named("a", "1", OnConflict::Keep)).await;
+    rig.publish(named("a", "1", ConflictPolicy::Keep)).await;
     rig.consume(1).await;
-    let kept = |payload| NewJob { ttl: Some(2 * SECOND), ..named("a", payload, OnConflict::Keep) };
+    let kept = |payload| NewJob { ttl: Some(2 * SECOND), ..named("a", payload, ConflictPolicy::Keep) };
     let second = rig.publish(kept("2")).await;
     rig.pass(SECOND);
     assert_eq!(rig.publish(kept("3")).await, second);
@@ -42,7 +42,7 @@ async fn nor_is_one_that_many_others_expire_before() {
         let jobs = (0..1_000).map(|_| NewJob { ttl: Some(60 * SECOND), ..job("1") }).collect();
         rig.queues().publish(&orders(), jobs, None).await.expect("published");
     }
-    let kept = || NewJob { ttl: Some(61 * SECOND), ..named("a", "2", OnConflict::Keep) };
+    let kept = || NewJob { ttl: Some(61 * SECOND), ..named("a", "2", ConflictPolicy::Keep) };
     let first = rig.publish(kept()).await;
     rig.pass(62 * SECOND);
     assert_ne!(rig.publish(kept()).await, first);
@@ -57,28 +57,28 @@ async fn what_adds_no_job_needs_no_room() {
         let published = rig.queues().publish(&orders(), jobs, None).await;
         published.map(|jobs| jobs.len()).map_err(|refused| refused.code)
     };
-    let both = [named("a", "1", OnConflict::Reject), named("b", "2", OnConflict::Reject)];
+    let both = [named("a", "1", ConflictPolicy::Reject), named("b", "2", ConflictPolicy::Reject)];
     assert_eq!(publish(both.into()).await, Ok(2));
-    let again = [named("a", "3", OnConflict::Keep), named("b", "4", OnConflict::Replace)];
+    let again = [named("a", "3", ConflictPolicy::Keep), named("b", "4", ConflictPolicy::Replace)];
     assert_eq!(publish(again.into()).await, Ok(2), "both are there");
-    let and_one = [named("a", "5", OnConflict::Keep), job("6")];
+    let and_one = [named("a", "5", ConflictPolicy::Keep), job("6")];
     assert_eq!(publish(and_one.into()).await, Err("queue_full"));
     rig.consume(2).await;
-    let successors = [named("a", "7", OnConflict::Keep), named("b", "8", OnConflict::Replace)];
+    let successors = [named("a", "7", ConflictPolicy::Keep), named("b", "8", ConflictPolicy::Replace)];
     assert_eq!(publish(successors.into()).await, Ok(2));
     assert_eq!(rig.counts().await, [0, 0, 2, 0]);
     let fewer = QueueSettings { jobs_max: Some(1), ..QueueSettings::default() };
     rig.queues().set(&orders(), fewer).await.expect("set");
-    assert_eq!(publish(vec![named("a", "9", OnConflict::Replace)]).await, Ok(1));
-    assert_eq!(publish(vec![named("c", "9", OnConflict::Replace)]).await, Err("queue_full"));
+    assert_eq!(publish(vec![named("a", "9", ConflictPolicy::Replace)]).await, Ok(1));
+    assert_eq!(publish(vec![named("c", "9", ConflictPolicy::Replace)]).await, Err("queue_full"));
 }
 
 #[tokio::test]
 async fn a_job_that_waits_for_another_to_end_is_scheduled_whatever_its_time() {
     let rig = Rig::start().await;
-    rig.publish(named("a", "1", OnConflict::Reject)).await;
+    rig.publish(named("a", "1", ConflictPolicy::Reject)).await;
     let (_, held, _) = rig.consume(1).await.remove(0);
-    let successor = rig.publish(named("a", "2", OnConflict::Replace)).await;
+    let successor = rig.publish(named("a", "2", ConflictPolicy::Replace)).await;
     assert_eq!(seen(&rig, successor).await, (JobState::Scheduled, "2".to_owned()));
     let by_alias = rig.queues().job(&orders(), JobRef::Alias("a".into())).await.expect("it is meant");
     assert_eq!((by_alias.id, by_alias.state), (successor, JobState::Scheduled));
@@ -89,11 +89,11 @@ async fn a_job_that_waits_for_another_to_end_is_scheduled_whatever_its_time() {
 #[tokio::test]
 async fn nobody_waited_for_a_job_before_it_was_published() {
     let rig = Rig::start().await;
-    rig.publish(NewJob { due: Some(Due::At(Timestamp(-1_000))), ..job("1") }).await;
+    rig.publish(NewJob { due: Some(DueTime::At(Timestamp(-1_000))), ..job("1") }).await;
     rig.pass(3 * SECOND);
     let oldest = async || rig.queues().stats(&orders()).await.expect("asked").oldest_ready;
     assert_eq!(oldest().await, Some(3 * SECOND));
-    rig.publish(NewJob { due: Some(Due::At(Timestamp(-2_000))), ..job("2") }).await;
+    rig.publish(NewJob { due: Some(DueTime::At(Timestamp(-2_000))), ..job("2") }).await;
     assert_eq!(oldest().await, Some(3 * SECOND), "the other one waits still");
     let lifo = QueueSettings { order: QueueOrder::Lifo, ..QueueSettings::default() };
     rig.queues().set(&orders(), lifo).await.expect("set");

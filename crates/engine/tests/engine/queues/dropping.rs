@@ -1,6 +1,6 @@
 //! Dropping what is ready of a queue, and nothing else.
 
-use engine::queues::{NewJob, Recurs, Want};
+use engine::queues::{ConsumeTerms, NewJob, RecurrenceTerms};
 use records::{QueueOrder, QueueSettings};
 
 use super::records;
@@ -40,7 +40,7 @@ async fn what_waits_what_is_reserved_and_what_is_dead_stays() {
     assert_eq!(rig.counts().await, [1, 0, 1, 1]);
     let stats = rig.queues().stats(&orders()).await.expect("asked");
     assert_eq!(stats.settings, settings);
-    rig.queues().release(&orders(), held, engine::queues::Retry::default()).await.expect("it still holds");
+    rig.queues().release(&orders(), held, engine::queues::JobRetry::default()).await.expect("it still holds");
     rig.pass(5 * SECOND);
     assert_eq!(rig.payloads(10).await, ["\"later\"", "\"reserved\""]);
 }
@@ -93,7 +93,7 @@ async fn a_queue_that_is_not_there_or_goes_meanwhile_has_nothing_to_drop() {
 #[tokio::test]
 async fn a_schedule_ends_with_its_ready_run() {
     let rig = Rig::start().await;
-    let recurs = |seconds| Some(Recurs::Every { interval: seconds * SECOND, executions: None });
+    let recurs = |seconds| Some(RecurrenceTerms::Every { interval: seconds * SECOND, executions: None });
     rig.publish(NewJob { recurs: recurs(1), ..job("1") }).await;
     rig.publish(NewJob { recurs: recurs(60), ..job("2") }).await;
     rig.pass(SECOND);
@@ -110,7 +110,7 @@ async fn whoever_waits_is_given_what_comes_after_it() {
     rig.publish_ready(20).await;
     let queues = rig.queues();
     let waiting = tokio::spawn(async move {
-        let want = Want { wait: 60 * SECOND, ..want(5) };
+        let want = ConsumeTerms { wait: 60 * SECOND, ..want(5) };
         let (jobs, hand_over) = queues.consume(&[orders()], want).await.expect("asked");
         hand_over.done();
         jobs.iter().map(|job| text(&job.payload)).collect::<Vec<_>>()

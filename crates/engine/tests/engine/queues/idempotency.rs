@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::queues::{IdempotencyKey, NewJob, OnConflict, QueueName};
+use engine::queues::{ConflictPolicy, IdempotencyKey, NewJob, QueueName};
 use engine::records::{AnswerKey, QueueSettings};
 
 use super::rig::{Rig, SECOND, job, orders};
@@ -77,7 +77,7 @@ async fn a_job_that_was_published_needs_no_room_and_no_alias_again() {
     let named = |key: &str| NewJob {
         idempotency_key: Some(key.into()),
         alias: Some("x".into()),
-        on_conflict: OnConflict::Reject,
+        on_conflict: ConflictPolicy::Reject,
         ..job("1")
     };
     let first = rig.queues().publish(&orders(), vec![named("a")], None).await.expect("published");

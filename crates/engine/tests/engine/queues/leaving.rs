@@ -1,6 +1,6 @@
 //! Consumers that go away while they wait: their place is free at once.
 
-use engine::queues::{QueueName, Want};
+use engine::queues::{ConsumeTerms, QueueName};
 
 use crate::queues::rig::{Rig, SECOND, job, orders, want};
 
@@ -10,7 +10,7 @@ async fn whoever_goes_away_leaves_its_place_to_others_at_once() {
     let other = QueueName::new("shop", "other").expect("a name");
     let wait = |queues: Vec<QueueName>| {
         let all = rig.queues();
-        let want = Want { wait: 300 * SECOND, ..want(1) };
+        let want = ConsumeTerms { wait: 300 * SECOND, ..want(1) };
         tokio::spawn(async move {
             let (jobs, hand_over) = all.consume(&queues, want).await.expect("asked");
             hand_over.done();

@@ -101,7 +101,7 @@ async fn a_queue_that_is_deleted_while_consumers_wait_serves_them_when_it_comes_
     rig.publish(later("1", DAY)).await;
     let queues = rig.queues();
     let waiting = tokio::spawn(async move {
-        let want = engine::queues::Want { wait: 60 * SECOND, ..want(1) };
+        let want = engine::queues::ConsumeTerms { wait: 60 * SECOND, ..want(1) };
         let (jobs, hand_over) = queues.consume(&[orders()], want).await.expect("asked");
         hand_over.done();
         jobs.len()

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use base::locks::locked;
 use base::{Clock, Lineage, Timestamp};
-use engine::queues::{Due, NewJob, Payload, QueueName, Queues, Retry, Want};
-use engine::{Engine, Settings, records};
+use engine::queues::{ConsumeTerms, DueTime, JobPayload, JobRetry, NewJob, QueueCalls, QueueName};
+use engine::{Engine, EngineSettings, records};
 use prometheus_client::registry::Registry;
 use store::MemoryStore;
 
@@ -44,7 +44,7 @@ impl Rig {
         Self { store, clock, engine }
     }
 
-    pub(crate) fn queues(&self) -> Queues {
+    pub(crate) fn queues(&self) -> QueueCalls {
         locked(&self.engine).queues()
     }
 
@@ -88,7 +88,7 @@ impl Rig {
         let jobs = (0..count).map(|n| job(&n.to_string())).collect();
         self.queues().publish(&orders(), jobs, None).await.expect("published");
         for (_, held, _) in self.consume(count).await {
-            self.queues().release(&orders(), held, Retry::default()).await.expect("it holds");
+            self.queues().release(&orders(), held, JobRetry::default()).await.expect("it holds");
         }
     }
 
@@ -123,7 +123,7 @@ impl Rig {
 
 async fn open(store: &Arc<MemoryStore>, clock: &Arc<TestClock>) -> Engine {
     let store = Arc::clone(store) as Arc<dyn engine::Store>;
-    let settings = Settings { jobs_resident_max: 1_024, ..Settings::for_tests() };
+    let settings = EngineSettings { jobs_resident_max: 1_024, ..EngineSettings::for_tests() };
     Engine::start(settings, store, Arc::clone(clock) as Arc<dyn Clock>).await.expect("loads")
 }
 
@@ -132,20 +132,20 @@ pub(crate) fn orders() -> QueueName {
 }
 
 pub(crate) fn job(text: &str) -> NewJob {
-    NewJob::new(Payload::Json(Arc::from(text)))
+    NewJob::new(JobPayload::Json(Arc::from(text)))
 }
 
 pub(crate) fn later(text: &str, delay: Duration) -> NewJob {
-    NewJob { due: Some(Due::After(delay)), ..job(text) }
+    NewJob { due: Some(DueTime::After(delay)), ..job(text) }
 }
 
-pub(crate) fn want(max: usize) -> Want {
-    Want { max, ttr: 10 * SECOND, wait: Duration::ZERO, process: None }
+pub(crate) fn want(max: usize) -> ConsumeTerms {
+    ConsumeTerms { max, ttr: 10 * SECOND, wait: Duration::ZERO, process: None }
 }
 
-pub(crate) fn text(payload: &Payload) -> String {
+pub(crate) fn text(payload: &JobPayload) -> String {
     match payload {
-        Payload::Json(text) => text.to_string(),
-        Payload::Bytes(bytes) => format!("{bytes:?}"),
+        JobPayload::Json(text) => text.to_string(),
+        JobPayload::Bytes(bytes) => format!("{bytes:?}"),
     }
 }

@@ -1,6 +1,6 @@
 //! A consumer of several queues: the earlier ones first, and up to its `max` of all of them.
 
-use engine::queues::{QueueName, Want};
+use engine::queues::{ConsumeTerms, QueueName};
 
 use super::rig::{Rig, SECOND, job, text, want};
 
@@ -45,7 +45,7 @@ async fn whoever_waits_for_several_queues_is_filled_up_too() {
     let rig = Rig::start().await;
     let asking = rig.queues();
     let waiting = tokio::spawn(async move {
-        let want = Want { wait: 60 * SECOND, ..want(5) };
+        let want = ConsumeTerms { wait: 60 * SECOND, ..want(5) };
         let (jobs, hand_over) = asking.consume(&queues(), want).await.expect("asked");
         hand_over.done();
         jobs.iter().map(|job| (job.queue, text(&job.payload))).collect::<Vec<_>>()

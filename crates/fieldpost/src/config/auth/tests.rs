@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::layers::Layers;
-use super::super::{ConfigErrors, Settings, Tls};
+use super::super::{ConfigErrors, ServerSettings, TlsSettings};
 use super::*;
 
 /// Of the token "secret".
@@ -11,11 +11,11 @@ const SHA256: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf5
 /// Of the password "other".
 const OTHER: &str = "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa";
 
-fn load(file: &str, variables: &[(&str, &str)]) -> Result<Settings, ConfigErrors> {
+fn load(file: &str, variables: &[(&str, &str)]) -> Result<ServerSettings, ConfigErrors> {
     let mut layers = Layers::of_defaults();
     layers.add_text(Path::new("f.toml"), &file.replace("SHA256", SHA256).replace("OTHER", OTHER));
     layers.add_variables(variables.iter().map(|(name, value)| (name.into(), value.into())));
-    let (settings, from) = Settings::read(layers);
+    let (settings, from) = ServerSettings::read(layers);
     from.finish(settings)
 }
 
@@ -255,7 +255,7 @@ fn a_listener_may_leave_loopback_once_it_is_said_who_may_do_what() {
 
 #[test]
 fn certificate_and_key_come_together() {
-    let tls = |cert: &str, key: &str| Some(Tls { cert: cert.into(), key: key.into() });
+    let tls = |cert: &str, key: &str| Some(TlsSettings { cert: cert.into(), key: key.into() });
     let variables = [("FIELDPOST_TLS__KEY", "other.pem")];
     let file = "[tls]\ncert = \"cert.pem\"\nkey = \"key.pem\"\n";
     assert_eq!(load(file, &[]).expect("right").tls, tls("cert.pem", "key.pem"));

@@ -7,7 +7,7 @@ fn a_queue_of_rabbitmq_is_read() {
     let url = "amqp://user:s3cret@rabbit/site";
     let file = format!("[amqp]\nurl = \"{url}\"\nqueue = \"q\"\nprefetch = 65535");
     check(&file, &[], |settings| {
-        settings.amqp = Amqp {
+        settings.amqp = AmqpSettings {
             url: Some(AmqpUrl::parse(url).expect("a URL")),
             queue: QueueName::new("q").expect("a name"),
             prefetch: NonZeroU16::MAX,

@@ -8,7 +8,7 @@ fn in_force(file: &str, variables: &[(&str, &str)]) -> Json {
     let mut layers = Layers::of_defaults();
     layers.add_text(Path::new("f.toml"), file);
     layers.add_variables(variables.iter().map(|(name, value)| (name.into(), value.into())));
-    let (settings, from) = Settings::read(layers);
+    let (settings, from) = ServerSettings::read(layers);
     let in_force = from.in_force();
     from.finish(settings).expect("right settings");
     in_force.json().clone()
@@ -67,7 +67,7 @@ fn the_highest_layer_is_the_one_in_force() {
 /// A key is hidden unless its form says that it is no secret: a new one is hidden by itself.
 #[test]
 fn every_default_is_shown_but_what_may_hold_a_secret() {
-    let (_, from) = Settings::read(Layers::of_defaults());
+    let (_, from) = ServerSettings::read(Layers::of_defaults());
     let shown = from.in_force();
     let sections = shown.json().as_object().expect("sections");
     let keys = sections.iter().flat_map(|(section, keys)| {

@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn names_of_hosts_and_origins_are_lists() {
     // Without tokens the origins have no effect.
-    let names = |settings: &mut Settings, place: &str| {
+    let names = |settings: &mut ServerSettings, place: &str| {
         let what = "http.origins: has no effect without [[auth.tokens]]; list tokens, or leave it out";
         settings.warnings = vec![format!("{place}: {what}: only the server's own pages may call it")];
         settings.http.hosts = vec!["depot.example".to_owned(), "b".to_owned()];

@@ -65,18 +65,19 @@ fn what_is_wrong_with_the_files_of_a_certificate_is_told_at_the_keys_that_name_t
     let file = folder.path().join("f.toml");
     std::fs::write(&file, "[tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n").expect("written");
     let fault = |key, wrong: &str| Fault { key, wrong: wrong.to_owned(), right: "mend it" };
-    let faults = |tls: &Tls| {
-        assert_eq!(*tls, Tls { cert: "c.pem".into(), key: "k.pem".into() });
+    let faults = |tls: &TlsSettings| {
+        assert_eq!(*tls, TlsSettings { cert: "c.pem".into(), key: "k.pem".into() });
         vec![fault("tls.key", "is odd"), fault("tls.cert", "is not there")]
     };
-    let told = Settings::load(Some(&file), [], None, faults).expect_err("two faults").to_string();
+    let told = ServerSettings::load(Some(&file), [], None, faults).expect_err("two faults").to_string();
     let at = file.display();
     assert_eq!(
         told,
         format!("{at}:2:1: tls.cert: is not there; mend it\n{at}:3:1: tls.key: is odd; mend it")
     );
     let variable = ("FIELDPOST_TLS__CERT".into(), "c.pem".into());
-    let told = Settings::load(Some(&file), [variable], None, faults).expect_err("two faults").to_string();
+    let told =
+        ServerSettings::load(Some(&file), [variable], None, faults).expect_err("two faults").to_string();
     assert!(told.contains("environment variable FIELDPOST_TLS__CERT: tls.cert: is not there"), "{told}");
 }
 
@@ -106,7 +107,7 @@ fn text_that_is_not_toml_is_told_with_its_place() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_told_by_name() {
-    let told = Settings::load(Some(Path::new("/nowhere/f.toml")), [], None, no_file)
+    let told = ServerSettings::load(Some(Path::new("/nowhere/f.toml")), [], None, no_file)
         .expect_err("no file")
         .to_string();
     assert!(told.starts_with("/nowhere/f.toml: cannot be read: No such file"), "{told}");

@@ -73,7 +73,7 @@ fn two_storages_in_one_place_are_refused_with_both_names() {
     };
     let load = |text: String| {
         std::fs::write(at("f.toml"), text).expect("is written");
-        let settings = Settings::load(Some(&at("f.toml")), [], Some(&at("data")), no_file);
+        let settings = ServerSettings::load(Some(&at("f.toml")), [], Some(&at("data")), no_file);
         settings.map(drop).map_err(|errors| errors.to_string())
     };
     for (one, other) in [

@@ -26,7 +26,8 @@ fn a_variable_overrides_the_file() {
 #[test]
 fn the_flag_overrides_the_variable() {
     let variable = ("FIELDPOST_DATA_DIR".into(), "b".into());
-    let settings = Settings::load(None, [variable], Some(Path::new("c")), no_file).expect("right settings");
+    let settings =
+        ServerSettings::load(None, [variable], Some(Path::new("c")), no_file).expect("right settings");
     assert_eq!(settings.data_dir, Path::new("c"));
 }
 
@@ -93,7 +94,7 @@ fn a_wrong_variable_is_refused_by_name() {
         "environment variable FIELDPOST_NOTIFY__TIMEOUT: notify.timeout: \"10\" is not a duration such as \"250ms\", \
          \"30s\" or \"1h30m\"; write a duration from \"1ms\" to \"10m\"",
     );
-    let told = Settings::load(
+    let told = ServerSettings::load(
         None,
         [("FIELDPOST_HTTP__LISTEN".into(), OsString::from_vec(vec![0xff]))],
         None,

@@ -21,7 +21,7 @@ const MODE: u32 = 0o600;
 /// What the file holds.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Form {
+struct TokenFileContents {
     version: u32,
     tokens: Vec<StoredToken>,
     limits: Vec<StoredLimit>,
@@ -38,7 +38,7 @@ pub(super) fn read(file: &Path) -> io::Result<StoredTokens> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoredTokens::default()),
         file => file?,
     };
-    let Form { version, tokens, limits } = serde_json::from_reader(BufReader::new(file))?;
+    let TokenFileContents { version, tokens, limits } = serde_json::from_reader(BufReader::new(file))?;
     if version != VERSION {
         let text = format!("version {version} is not known to this program, only {VERSION}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
@@ -51,7 +51,8 @@ pub(super) fn write(file: &Path, kept: &StoredTokens) -> io::Result<()> {
     let beside = file.with_extension("json.partial");
     let new = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(&beside)?;
     let mut out = BufWriter::new(new);
-    let form = Form { version: VERSION, tokens: kept.tokens.clone(), limits: kept.limits.clone() };
+    let form =
+        TokenFileContents { version: VERSION, tokens: kept.tokens.clone(), limits: kept.limits.clone() };
     serde_json::to_writer_pretty(&mut out, &form)?;
     out.write_all(b"\n")?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;

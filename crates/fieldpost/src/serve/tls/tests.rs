@@ -9,13 +9,14 @@ use super::*;
 /// A folder with a certificate in it.
 struct Rig {
     folder: tempfile::TempDir,
-    files: config::Tls,
+    files: config::TlsSettings,
 }
 
 impl Rig {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let files = config::Tls { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
+        let files =
+            config::TlsSettings { cert: folder.path().join("cert.pem"), key: folder.path().join("key.pem") };
         Self { folder, files }
     }
 

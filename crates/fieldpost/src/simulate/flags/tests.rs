@@ -10,7 +10,7 @@ struct Line {
     flags: Flags,
 }
 
-fn order(line: &str) -> Result<Order, String> {
+fn order(line: &str) -> Result<SimulationOrder, String> {
     let words = std::iter::once("simulate").chain(line.split_whitespace());
     let line = Line::try_parse_from(words).map_err(|error| error.kind().to_string())?;
     line.flags.settle()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fieldpost_client::{ControlState, Event, NewJob, QueueControl};
+use fieldpost_client::{ControlState, NewJob, QueueControl, WorkerEvent};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -14,8 +14,8 @@ fn job(number: u64) -> NewJob {
     NewJob::json(&number).expect("a number")
 }
 
-fn tells(state: Option<ControlState>) -> impl Fn(&Event) -> bool {
-    move |event| matches!(event, Event::Control { control } if control.as_ref().map(|control| control.state) == state)
+fn tells(state: Option<ControlState>) -> impl Fn(&WorkerEvent) -> bool {
+    move |event| matches!(event, WorkerEvent::Control { control } if control.as_ref().map(|control| control.state) == state)
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_drained_worker_takes_nothing_until_it_may_and_a_stopped_one_ends() {
     running.until_done(2).await;
     queue.set_control(&QueueControl::new(ControlState::Stop)).await.expect("durable");
     let told = running.ended().await;
-    assert!(matches!(told.last(), Some(Event::Stopping { running: 0 })), "{told:?}");
+    assert!(matches!(told.last(), Some(WorkerEvent::Stopping { running: 0 })), "{told:?}");
 }
 
 #[tokio::test]
@@ -61,11 +61,11 @@ async fn a_worker_has_no_more_jobs_at_a_time_than_it_is_told() {
     });
     running.until("told its bound", 1, tells(Some(ControlState::Run))).await;
     queue.publish_many(&jobs).await.expect("durable");
-    running.until("begun", 2, |event| matches!(event, Event::Begun { .. })).await;
+    running.until("begun", 2, |event| matches!(event, WorkerEvent::Begun { .. })).await;
     assert_eq!(counts(&queue.overview().await.expect("figures")), [0, 4, 2, 0]);
     // It hears of it although all of its slots are taken.
     queue.set_control(&QueueControl::new(ControlState::Run)).await.expect("durable");
-    running.until("begun", 6, |event| matches!(event, Event::Begun { .. })).await;
+    running.until("begun", 6, |event| matches!(event, WorkerEvent::Begun { .. })).await;
     finish.add_permits(6);
     running.until_done(6).await;
     timeout(PATIENCE, running.stop()).await.expect("in time");

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fieldpost_client::{CancellationToken, Client, Error, Event, Failure, Job, Queue, QueueOverview, Worker};
+use fieldpost_client::{
+    CancellationToken, Client, Error, Failure, Job, Queue, QueueOverview, Worker, WorkerEvent,
+};
 use serde_json::Value;
 use simulator::endpoint::Endpoint;
 use simulator::server::{RunningServer, Site};
@@ -71,7 +73,7 @@ pub(crate) fn counts(overview: &QueueOverview) -> [u64; 4] {
 
 /// A worker that runs, and what it tells.
 pub(crate) struct Running {
-    told: Arc<watch::Sender<Vec<Event>>>,
+    told: Arc<watch::Sender<Vec<WorkerEvent>>>,
     stop: Arc<Notify>,
     task: JoinHandle<Result<(), Error>>,
 }
@@ -94,29 +96,29 @@ impl Running {
     }
 
     /// Waits until it told so many such things.
-    pub(crate) async fn until(&self, what: &str, count: usize, is: impl Fn(&Event) -> bool) {
+    pub(crate) async fn until(&self, what: &str, count: usize, is: impl Fn(&WorkerEvent) -> bool) {
         let mut told = self.told.subscribe();
-        let enough = |all: &Vec<Event>| all.iter().filter(|event| is(event)).count() >= count;
+        let enough = |all: &Vec<WorkerEvent>| all.iter().filter(|event| is(event)).count() >= count;
         let came = timeout(PATIENCE, told.wait_for(enough)).await;
         assert!(came.is_ok(), "not {count} times {what}: {:?}", self.told.borrow());
     }
 
     pub(crate) async fn until_done(&self, count: usize) {
-        self.until("done", count, |event| matches!(event, Event::Done { .. })).await;
+        self.until("done", count, |event| matches!(event, WorkerEvent::Done { .. })).await;
     }
 
     pub(crate) fn say_stop(&self) {
         self.stop.notify_one();
     }
 
-    pub(crate) async fn ended(self) -> Vec<Event> {
+    pub(crate) async fn ended(self) -> Vec<WorkerEvent> {
         let ended = timeout(PATIENCE, self.task).await.expect("it ends in time").expect("it does not panic");
         ended.expect("a good end");
         self.told.borrow().clone()
     }
 
     /// All that it told.
-    pub(crate) async fn stop(self) -> Vec<Event> {
+    pub(crate) async fn stop(self) -> Vec<WorkerEvent> {
         self.say_stop();
         self.ended().await
     }

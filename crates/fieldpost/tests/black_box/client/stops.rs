@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fieldpost_client::{Event, NewJob};
+use fieldpost_client::{NewJob, WorkerEvent};
 
 use tokio::time::timeout;
 
@@ -30,7 +30,7 @@ async fn a_job_that_comes_while_a_worker_stops_is_done_or_was_never_taken() {
         };
         published.expect("durable");
         let told = running.ended().await;
-        done += told.iter().filter(|event| matches!(event, Event::Done { .. })).count() as u64;
+        done += told.iter().filter(|event| matches!(event, WorkerEvent::Done { .. })).count() as u64;
         let left = [0, u64::from(round) + 1 - done, 0, 0];
         // What the server takes back it takes back a moment after it has seen that the worker hung
         // up.
@@ -47,7 +47,7 @@ async fn a_job_whose_handler_takes_too_long_is_given_back() {
     queue.publish(NewJob::json(&1).expect("a number").tries(2)).await.expect("durable");
     let worker = queue.worker().stop_limit(Duration::ZERO).retry_delay(|_| Duration::ZERO);
     let running = Running::start(worker, |_, _| std::future::pending());
-    running.until("begun", 1, |event| matches!(event, Event::Begun { .. })).await;
+    running.until("begun", 1, |event| matches!(event, WorkerEvent::Begun { .. })).await;
     running.stop().await;
     assert_eq!(counts(&queue.overview().await.expect("figures")), [0, 1, 0, 0]);
 }

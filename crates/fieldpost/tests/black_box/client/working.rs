@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fieldpost_client::{Event, Failure, NewJob, Want};
+use fieldpost_client::{Failure, NewJob, Want, WorkerEvent};
 use tokio::sync::Notify;
 
 use crate::client::rig::{Rig, Running, counts};
@@ -47,7 +47,7 @@ async fn every_job_is_done_once_and_then_the_worker_ends() {
         async move { if times == 1 { Ok(()) } else { Err(Failure::new("twice")) } }
     });
     let told = running.ended().await;
-    assert_eq!(told.iter().filter(|event| matches!(event, Event::Done { .. })).count(), 500);
+    assert_eq!(told.iter().filter(|event| matches!(event, WorkerEvent::Done { .. })).count(), 500);
     assert_eq!(seen.all(), (0..500).map(|number| (number, 1)).collect());
     assert_eq!(counts(&queue.overview().await.expect("figures")), [0; 4]);
 }
@@ -66,7 +66,7 @@ async fn a_job_stays_with_its_worker_far_beyond_its_ttr() {
             Ok(())
         }
     });
-    running.until("begun", 1, |event| matches!(event, Event::Begun { .. })).await;
+    running.until("begun", 1, |event| matches!(event, WorkerEvent::Begun { .. })).await;
     // Without the second extension it would come within this wait too.
     let others = queue.consume(Want::one().wait(TTR * 3 / 2)).await.expect("an answer");
     assert!(others.is_empty(), "{others:?}");
@@ -85,11 +85,11 @@ async fn a_handler_is_told_that_its_job_was_cancelled() {
         lost.cancelled().await;
         Ok(())
     });
-    running.until("begun", 1, |event| matches!(event, Event::Begun { .. })).await;
+    running.until("begun", 1, |event| matches!(event, WorkerEvent::Begun { .. })).await;
     queue.cancel(&published[0].id).await.expect("cancelled");
-    running.until("lost", 1, |event| matches!(event, Event::Lost { .. })).await;
+    running.until("lost", 1, |event| matches!(event, WorkerEvent::Lost { .. })).await;
     let told = running.stop().await;
-    assert!(!told.iter().any(|event| matches!(event, Event::Done { .. })), "{told:?}");
+    assert!(!told.iter().any(|event| matches!(event, WorkerEvent::Done { .. })), "{told:?}");
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn a_job_that_fails_is_tried_again_until_it_is_done_or_dead() {
         }
     });
     running.until_done(1).await;
-    let is_dead = |event: &Event| matches!(event, Event::Failed { again_in: None, .. });
+    let is_dead = |event: &WorkerEvent| matches!(event, WorkerEvent::Failed { again_in: None, .. });
     running.until("dead", 1, is_dead).await;
     running.stop().await;
     assert_eq!(seen.all(), BTreeMap::from([(0, 2), (1, 3)]));
@@ -142,7 +142,7 @@ async fn a_worker_goes_on_when_the_server_is_killed_and_comes_back() {
     });
     half.notified().await;
     rig.kill().await;
-    running.until("away", 1, |event| matches!(event, Event::Away { .. })).await;
+    running.until("away", 1, |event| matches!(event, WorkerEvent::Away { .. })).await;
     rig.start_again().await;
     let mut counted = counts(&queue.overview().await.expect("figures"));
     while counted != [0; 4] {
@@ -151,7 +151,7 @@ async fn a_worker_goes_on_when_the_server_is_killed_and_comes_back() {
     let told = running.stop().await;
     let done: Vec<_> = told
         .iter()
-        .filter_map(|event| if let Event::Done { job } = event { Some(&job.id) } else { None })
+        .filter_map(|event| if let WorkerEvent::Done { job } = event { Some(&job.id) } else { None })
         .collect();
     assert_eq!(seen.all().len(), 200, "all were worked on");
     assert_eq!(

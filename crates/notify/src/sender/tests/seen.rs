@@ -7,7 +7,7 @@ async fn answer_to(answer: &str, then: Then) -> (Option<String>, bool) {
     let (port, _closed) = raw(answer, then).await;
     let end = fixture.attempt(&format!("http://127.0.0.1:{port}/")).await;
     let answer = end.detail.answer.map(|bytes| String::from_utf8(bytes.into()).expect("a text"));
-    (answer, matches!(end.answer, Answer::Status { .. }))
+    (answer, matches!(end.answer, AttemptOutcome::Status { .. }))
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn when_a_certificate_ended_is_told() {
     let receiver = TestReceiver::start_tls(server, answering(StatusCode::OK)).await;
     let end =
         Fixture::new(PATIENT, true, roots).attempt(&format!("https://localhost:{}/", receiver.port)).await;
-    assert_eq!(end.answer, Answer::Error(AttemptError::TlsExpired));
+    assert_eq!(end.answer, AttemptOutcome::Error(AttemptError::TlsExpired));
     // 2020-01-01T00:00:00Z
     assert_eq!(end.detail.certificate_bound, Some(Timestamp(1_577_836_800_000)));
 }

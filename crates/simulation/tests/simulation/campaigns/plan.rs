@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::random::Random;
-use engine::Settings;
+use engine::EngineSettings;
 use engine::settings::CampaignSettings;
 
 use crate::devices::plan::machine_of;
@@ -32,7 +32,7 @@ pub(crate) struct Weights {
 /// A fleet, and those who ask for tasks and campaigns.
 #[derive(Clone)]
 pub(crate) struct CampaignsPlan {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<EngineSettings>,
     pub(crate) weights: Weights,
     pub(crate) devices: u64,
     /// Campaigns at a time.
@@ -81,7 +81,7 @@ impl Plan {
             token_picks_per_hour,
             ..CampaignSettings::default()
         };
-        let settings = Settings { campaigns, ..(*settings).clone() };
+        let settings = EngineSettings { campaigns, ..(*settings).clone() };
         let weights = Weights {
             tasks: 20 + random.below(80),
             campaigns: 10 + random.below(40),

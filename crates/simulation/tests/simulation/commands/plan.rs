@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use base::random::Random;
 use base::{DeviceId, Kind};
-use engine::settings::{CommandPace, Keep, UnknownDevice};
-use engine::{CommandSettings, Settings};
+use engine::settings::{CommandPace, RetentionLimits, UnknownDevice};
+use engine::{CommandSettings, EngineSettings};
 
 use crate::devices::plan::machine_of;
 use crate::harness::workload;
@@ -28,7 +28,7 @@ pub(crate) struct Weights {
 /// Devices, and those who send them commands.
 #[derive(Clone)]
 pub(crate) struct CommandsPlan {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<EngineSettings>,
     pub(crate) weights: Weights,
     pub(crate) devices: u64,
     /// Different keys of commands: few, so that they meet.
@@ -50,9 +50,9 @@ impl Plan {
         let (mut machine, settings) = machine_of(seed);
         machine.steps = STEPS / 2 + random.below(STEPS);
         machine.partitions = 1 + random.below(2) as u16;
-        let settings = Settings {
+        let settings = EngineSettings {
             unknown: UnknownDevice::Reject,
-            keep: Keep::default(),
+            keep: RetentionLimits::default(),
             commands: command_settings(&mut random),
             ..(*settings).clone()
         };

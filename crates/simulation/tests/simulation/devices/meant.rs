@@ -4,7 +4,7 @@
 use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, WayIn};
 use engine::devices::input::RefusedMessage;
 use engine::records::DeviceSlot;
-use engine::{Answer, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Report};
+use engine::{AttemptOutcome, ClientPatch, DevicePatch, ImportDevice, NewClient, NewDevice, Report};
 
 use crate::harness::calls::CallId;
 
@@ -19,7 +19,7 @@ pub(crate) enum Meant {
     Link { call: CallId, id: DeviceId, client: (Incarnation, ClientId), linked: bool },
     Sweep { call: CallId, client: Incarnation },
     Lease { call: CallId, client: Incarnation, max: usize },
-    Ended { attempt: AttemptRef, at: Timestamp, took_ms: u32, answer: Answer },
+    Ended { attempt: AttemptRef, at: Timestamp, took_ms: u32, answer: AttemptOutcome },
     Retry { call: CallId, id: EntityId },
     Import { call: CallId, lines: Vec<ImportLine> },
     Quarantine { call: CallId, way: WayIn, messages: Vec<RefusedMessage> },

@@ -21,7 +21,7 @@ mod retention;
 mod stale;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
-use engine::devices::input::Imported;
+use engine::devices::input::ImportOutcome;
 use records::DeviceSlot;
 
 use device::Shown;
@@ -40,7 +40,7 @@ pub(crate) enum Expected {
     Resent(Option<DeviceSlot>),
     Leased(Vec<ExpectedAttempt>),
     /// What became of each line of an import, by its place.
-    Imported(Vec<(u32, Result<Imported, &'static str>)>),
+    Imported(Vec<(u32, Result<ImportOutcome, &'static str>)>),
     /// Refused reports are in quarantine.
     Kept,
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::random::Random;
-use engine::Settings;
-use engine::settings::{Keep, RetrySettings, UnknownDevice};
+use engine::EngineSettings;
+use engine::settings::{RetentionLimits, RetrySettings, UnknownDevice};
 
 use crate::harness::machine::{MachinePlan, MachineWeights, StorageKind, syncs_later};
 use crate::harness::workload;
@@ -30,7 +30,7 @@ pub(crate) struct FleetPlan {
     pub(crate) clients: u64,
     pub(crate) per_client_in_flight: usize,
     /// Of the first process.
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<EngineSettings>,
     /// Whether processes that follow may have other settings.
     pub(crate) reconfigures: bool,
     pub(crate) weights: Weights,
@@ -187,13 +187,13 @@ fn chance_of(seed: u64) -> Random {
 
 /// The machine that devices have with this seed, for other runs: seeds of theirs have found
 /// something with it.
-pub(crate) fn machine_of(seed: u64) -> (MachinePlan, Arc<Settings>) {
+pub(crate) fn machine_of(seed: u64) -> (MachinePlan, Arc<EngineSettings>) {
     let plan = Plan::ordinary(seed, &mut chance_of(seed));
     (plan.machine, plan.workload.settings)
 }
 
 /// What an operator may have set.
-pub(crate) fn settings(random: &mut Random) -> Settings {
+pub(crate) fn settings(random: &mut Random) -> EngineSettings {
     let mut seconds = |least: u64, most: u64| Duration::from_secs(least + random.below(most - least + 1));
     let retry = RetrySettings {
         base: seconds(1, 30),
@@ -209,7 +209,7 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
         2 => [true, true, false],
         _ => [true, true, true],
     };
-    Settings {
+    EngineSettings {
         device_ids: base::DeviceIdForm::DEFAULT,
         unknown: if random.chance(1, 3) { UnknownDevice::Register } else { UnknownDevice::Reject },
         report_interval,
@@ -237,9 +237,9 @@ pub(crate) fn settings(random: &mut Random) -> Settings {
 }
 
 /// For how long things are kept: half of the time so long that nothing goes.
-fn keep(random: &mut Random) -> Keep {
+fn keep(random: &mut Random) -> RetentionLimits {
     const DAY: Duration = Duration::from_secs(24 * 3_600);
-    let mut keep = Keep::default();
+    let mut keep = RetentionLimits::default();
     if random.chance(1, 2) {
         let mut days = || DAY * (1 + random.below(2) as u32);
         (keep.readings, keep.events, keep.deliveries) = (days(), days(), days());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::random::Random;
 use base::{DeviceId, EntityId, Incarnation, PartitionId};
-use engine::Answer;
+use engine::AttemptOutcome;
 use engine::records::AttemptError;
 
 use crate::harness::calls::BatchRef;
@@ -108,7 +108,12 @@ impl Receivers {
     }
 
     /// What the sender learns of a request, and after how long.
-    pub(crate) fn receive(&mut self, client: &str, post: Post, random: &mut Random) -> (Duration, Answer) {
+    pub(crate) fn receive(
+        &mut self,
+        client: &str,
+        post: Post,
+        random: &mut Random,
+    ) -> (Duration, AttemptOutcome) {
         let mut mood = self.moods.get(client).copied().unwrap_or(Mood::Well);
         if mood == Mood::Fickle {
             mood = Mood::PLAIN[random.below(Mood::PLAIN.len() as u64) as usize];
@@ -122,9 +127,9 @@ impl Receivers {
         (took, answer)
     }
 
-    fn answer(&self, mood: Mood, random: &mut Random) -> (Duration, Answer) {
+    fn answer(&self, mood: Mood, random: &mut Random) -> (Duration, AttemptOutcome) {
         let mut one_of = |codes: &[u16]| codes[random.below(codes.len() as u64) as usize];
-        let status = |code| Answer::Status { code, retry_after: None };
+        let status = |code| AttemptOutcome::Status { code, retry_after: None };
         let timeout_ms = self.timeout.as_millis() as u64;
         let answer = match mood {
             Mood::Well | Mood::Slow => status(one_of(&[200, 201, 202, 204])),
@@ -134,11 +139,11 @@ impl Receivers {
             Mood::Busy => {
                 let code = one_of(&[429, 503]);
                 let retry_after = Some(Duration::from_secs(random.below(40)));
-                Answer::Status { code, retry_after }
+                AttemptOutcome::Status { code, retry_after }
             }
-            Mood::Hanging => Answer::Error(AttemptError::TimedOut),
-            Mood::Losing | Mood::Fickle => Answer::Error(AttemptError::ConnectionBroken),
-            Mood::Down => Answer::Error(AttemptError::ConnectFailed),
+            Mood::Hanging => AttemptOutcome::Error(AttemptError::TimedOut),
+            Mood::Losing | Mood::Fickle => AttemptOutcome::Error(AttemptError::ConnectionBroken),
+            Mood::Down => AttemptOutcome::Error(AttemptError::ConnectFailed),
         };
         let took = match mood {
             Mood::Hanging => timeout_ms,

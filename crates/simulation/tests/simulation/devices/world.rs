@@ -19,7 +19,7 @@ use std::sync::Arc;
 use base::{Incarnation, PartitionId, Timestamp, WayIn};
 use engine::devices::input::DeviceInput;
 use engine::registry::RegistryInput;
-use engine::{Report, Settings};
+use engine::{EngineSettings, Report};
 
 use crate::devices::counts::Counts;
 use crate::devices::meant::{Meant, MeantClient};
@@ -42,7 +42,7 @@ use server::Server;
 pub(crate) struct World {
     plan: FleetPlan,
     /// In force in this life of the process.
-    settings: Arc<Settings>,
+    settings: Arc<EngineSettings>,
     machine: Rc<Machine>,
     server: Option<Server>,
     /// By partition.

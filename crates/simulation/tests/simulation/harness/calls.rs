@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use base::PartitionId;
-use engine::{Outcome, Pending};
+use engine::{PendingSlice, SliceOutcome};
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -43,7 +43,7 @@ impl<A> Waiting<A> {
     }
 
     /// For what becomes of a slice.
-    pub(crate) fn on_slice(pending: Pending, answer: impl Fn(Outcome) -> A + 'static) -> Self {
+    pub(crate) fn on_slice(pending: PendingSlice, answer: impl Fn(SliceOutcome) -> A + 'static) -> Self {
         let mut pending = Some(pending);
         Self::new(move || match poll_slice(&mut pending) {
             Polled::NotYet => Polled::NotYet,
@@ -58,7 +58,7 @@ impl<A> Waiting<A> {
 }
 
 /// What became of a slice, if that is known.
-pub(crate) fn poll_slice(pending: &mut Option<Pending>) -> Polled<Outcome> {
+pub(crate) fn poll_slice(pending: &mut Option<PendingSlice>) -> Polled<SliceOutcome> {
     let Some(ready) = pending.take_if(|pending| pending.is_ready()) else { return Polled::NotYet };
     match pin!(ready.durable()).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(outcome)) => Polled::Answered(outcome),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::Clock;
 use engine::context::EngineContext;
 use engine::kernel::context::KernelContext;
-use engine::{Settings, Store};
+use engine::{EngineSettings, Store};
 
 use super::port::Outcomes;
 use super::store_spy::StoreSpy;
@@ -34,7 +34,7 @@ impl Process {
 
     /// What the partitions of a workload reach: the kernel is that of the process, all else is
     /// theirs.
-    pub(crate) fn context(&self, settings: &Settings) -> EngineContext {
+    pub(crate) fn context(&self, settings: &EngineSettings) -> EngineContext {
         let store = Arc::clone(&self.spy) as Arc<dyn Store>;
         let mut context = EngineContext::new(store, Arc::clone(&self.clock), settings);
         context.kernel = Arc::clone(&self.kernel);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::random::Random;
-use engine::Settings;
+use engine::EngineSettings;
 use records::CopyDirection;
 
 use crate::devices::plan::machine_of;
@@ -53,7 +53,7 @@ pub(super) struct WantedCopy {
 /// Nodes, and all that is between them.
 #[derive(Clone)]
 pub(super) struct NodesPlan {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<EngineSettings>,
     /// Of the machine of each node.
     pub(super) machine: MachinePlan,
     pub(super) weights: Weights,
@@ -99,7 +99,7 @@ impl NetworkPlan {
 
 /// The machine of a world of nodes, on which time passes; that of each node, which fails and ends;
 /// and what an operator has set.
-pub(super) fn machines_of(seed: u64, random: &mut Random) -> (MachinePlan, MachinePlan, Arc<Settings>) {
+pub(super) fn machines_of(seed: u64, random: &mut Random) -> (MachinePlan, MachinePlan, Arc<EngineSettings>) {
     let (mut machine, settings) = machine_of(seed);
     let node_weights = MachineWeights { time: 0, leap: 0, day: 0, wall: 0, audit: 4, ..machine.weights };
     machine.steps = STEPS / 2 + random.below(STEPS);
@@ -156,7 +156,7 @@ impl Plan {
         let moving_percent = if may_move { 50 + random.below(50) } else { 0 };
         let cold = if may_move && random.chance(1, 2) { 1 + random.below(4) } else { 0 };
         let workload = NodesPlan {
-            settings: Arc::new(Settings { streams_memory_bytes, ..(*settings).clone() }),
+            settings: Arc::new(EngineSettings { streams_memory_bytes, ..(*settings).clone() }),
             machine: of_node,
             weights,
             network,
@@ -187,7 +187,8 @@ impl NodesPlan {
 
     /// The streams of one node, as a workload of its own.
     pub(super) fn of_node(&self, number: usize, seed: u64) -> workload::Plan<StreamsPlan> {
-        let settings = Settings { node_name: Some(node_name(number).into()), ..(*self.settings).clone() };
+        let settings =
+            EngineSettings { node_name: Some(node_name(number).into()), ..(*self.settings).clone() };
         let weights = StreamsWeights {
             append: 0,
             set: 0,

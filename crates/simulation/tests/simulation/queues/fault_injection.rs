@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use records::{Batch, Holder, JobHead, JobState, Op, Rule};
+use records::{Batch, HeadState, JobHead, LeaseHolder, Op, RecurrenceRule};
 
 use crate::harness::fault_injection::{InjectedFault, Shows, StoredFault};
 
@@ -44,8 +44,8 @@ pub(crate) const LEASE_FORGOTTEN: InjectedFault =
     stored("a lease of a consumer outside is stored as if there were none", |batch, _| {
         let now = batch.head.now;
         for head in heads(batch) {
-            if matches!(head.state, JobState::Reserved { holder: Holder::Outside, .. }) {
-                head.state = JobState::Waiting;
+            if matches!(head.state, HeadState::Reserved { holder: LeaseHolder::Outside, .. }) {
+                head.state = HeadState::Waiting;
                 head.visible_at = now;
             }
         }
@@ -76,7 +76,7 @@ pub(crate) const RUNS_FROM_NOW: InjectedFault =
         let now = batch.head.now;
         for head in heads(batch) {
             let next = head.terms.recurrence.filter(|again| again.run > 1 && head.attempt == 0);
-            if let Some(Rule::Every(ms)) = next.map(|again| again.rule) {
+            if let Some(RecurrenceRule::Every(ms)) = next.map(|again| again.rule) {
                 head.run_at = now.after(Duration::from_millis(ms));
                 head.visible_at = head.run_at;
             }
@@ -141,5 +141,5 @@ fn heads(batch: &mut Batch) -> impl Iterator<Item = &mut JobHead> {
 }
 
 fn is_tried(head: &JobHead) -> bool {
-    head.attempt > 0 && head.state == JobState::Waiting
+    head.attempt > 0 && head.state == HeadState::Waiting
 }

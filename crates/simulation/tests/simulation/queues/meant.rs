@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::Timestamp;
 use engine::coordination::CoordinationName;
 use engine::queues::driving::Dead;
-use engine::queues::{Due, IdempotencyKey, JobRef, NewJob, Payload, QueueName};
+use engine::queues::{DueTime, IdempotencyKey, JobPayload, JobRef, NewJob, QueueName};
 use records::{JobId, Process, QueueSettings, WorkerControl};
 
 use crate::harness::calls::CallId;
@@ -99,8 +99,8 @@ pub(crate) enum Meant {
         call: CallId,
         queue: QueueName,
         job: JobRef,
-        payload: Option<Payload>,
-        due: Option<Due>,
+        payload: Option<JobPayload>,
+        due: Option<DueTime>,
     },
     Cancel {
         call: CallId,

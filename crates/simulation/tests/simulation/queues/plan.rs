@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::random::Random;
-use engine::Settings;
+use engine::EngineSettings;
 use engine::queues::QueueName;
 use engine::queues::partition::StepLimits;
 
@@ -43,7 +43,7 @@ pub(crate) struct JobMix {
 /// Queues, and those who use them.
 #[derive(Clone)]
 pub(crate) struct QueuesPlan {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<EngineSettings>,
     pub(crate) weights: Weights,
     /// Queues; the first is asked first.
     pub(crate) queues: u64,
@@ -156,7 +156,7 @@ impl Plan {
 }
 
 impl QueuesPlan {
-    pub(crate) fn drawn(random: &mut Random, settings: Arc<Settings>) -> Self {
+    pub(crate) fn drawn(random: &mut Random, settings: Arc<EngineSettings>) -> Self {
         let few_are_resident = random.chance(1, 3);
         let few = 5 + random.below(59);
         let queues = 1 + random.below(4);

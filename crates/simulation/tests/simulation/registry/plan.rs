@@ -7,8 +7,8 @@ use std::time::Duration;
 use base::ClientId;
 use base::random::Random;
 use engine::notices::NoticeSettings;
-use engine::settings::Keep;
-use engine::{OperationSettings, Settings};
+use engine::settings::RetentionLimits;
+use engine::{EngineSettings, OperationSettings};
 
 use crate::devices::plan::machine_of;
 use crate::harness::workload;
@@ -29,7 +29,7 @@ pub(crate) struct Weights {
 /// Clients, and operations.
 #[derive(Clone)]
 pub(crate) struct RegistryPlan {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<EngineSettings>,
     pub(crate) weights: Weights,
     pub(crate) clients: u64,
     /// Most rows of an operation's list.
@@ -54,14 +54,14 @@ impl Plan {
         // What a worker did to rows elsewhere does not go with what the power takes here.
         machine.syncs_later = None;
         let quiet = Duration::from_millis(1_000 + random.below(120_000));
-        let settings = Settings {
+        let settings = EngineSettings {
             notices: NoticeSettings { keep: KEPT, quiet, ..NoticeSettings::default() },
             operations: OperationSettings {
                 running_max: 1 + random.below(4) as usize,
                 keep: KEPT,
                 ..OperationSettings::default()
             },
-            keep: Keep::default(),
+            keep: RetentionLimits::default(),
             ..(*settings).clone()
         };
         let weights = Weights {

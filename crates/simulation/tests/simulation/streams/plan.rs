@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::random::Random;
-use engine::Settings;
+use engine::EngineSettings;
 
 use crate::devices::plan::machine_of;
 use crate::harness::workload;
@@ -41,7 +41,7 @@ pub(crate) struct SubscriptionWeights {
 /// Streams, and those who append and read.
 #[derive(Clone)]
 pub(crate) struct StreamsPlan {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<EngineSettings>,
     pub(crate) weights: Weights,
     pub(crate) subscriptions: SubscriptionWeights,
     pub(crate) streams: u64,
@@ -66,7 +66,7 @@ impl Plan {
         machine.partitions = 1;
         let is_small = random.chance(1, 3);
         let streams_memory_bytes = if is_small { 2_000 } else { 1_000_000 };
-        let settings = Settings { streams_memory_bytes, ..(*settings).clone() };
+        let settings = EngineSettings { streams_memory_bytes, ..(*settings).clone() };
         let weights = Weights {
             append: 60 + random.below(200),
             set: random.below(20),

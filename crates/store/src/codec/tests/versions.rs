@@ -5,9 +5,9 @@ use std::sync::Arc;
 use base::{DeviceId, EntityId};
 use records::{
     AliasKey, Attempt, AttemptDetail, AttemptError, AttemptTimings, AttendedReadings, DeliveryKey,
-    DeviceProfile, GroupKey, Holder, JobClock, JobHead, JobId, JobState, PaceOverride, ParkedJob, ParkedKey,
-    Parking, PickClock, PickMinute, Process, QueueKey, Recurrence, Rule, Starts, Successor, TaskRecord,
-    Terms, TokenPicks,
+    DeviceProfile, GroupKey, HeadState, JobClock, JobHead, JobId, JobTerms, LeaseHolder, PaceOverride,
+    ParkedJob, ParkedKey, Parking, PickClock, PickMinute, Process, QueueKey, Recurrence, RecurrenceRule,
+    Starts, Successor, TaskRecord, TokenPicks,
 };
 
 use super::*;
@@ -22,9 +22,9 @@ fn plain() -> JobHead {
         visible_at: Timestamp(6),
         attempt: 1,
         tries: 3,
-        state: JobState::Waiting,
+        state: HeadState::Waiting,
         alias: None,
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         successor: None,
     }
 }
@@ -51,14 +51,14 @@ fn reserved_in_version_1() -> Vec<u8> {
 fn a_job_of_version_1_is_one_without_terms() {
     assert_eq!(JobHead::from_row(&plain_in_version(1, 0)), Ok(plain()));
     let expect = JobHead {
-        state: JobState::Reserved { lease: 300, holder: Holder::Own(Process(5)) },
+        state: HeadState::Reserved { lease: 300, holder: LeaseHolder::Own(Process(5)) },
         alias: Some(AliasKey(6 | 1 << 120)),
         successor: Some(Box::new(Successor {
             id: JobId([7; 16]),
             number: 9,
             run_at: Timestamp(10),
             tries: 3,
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             starts: Starts::AfterRun,
         })),
         ..plain()
@@ -72,7 +72,7 @@ fn what_version_1_could_not_say_is_none_of_its_bytes() {
     with_terms.push(1);
     assert!(matches!(JobHead::from_row(&with_terms), Err(CodecError::Invalid { what: "a job", .. })));
     with_terms[0] = 2;
-    let terms = Terms { clock: JobClock::Wall, ..Terms::default() };
+    let terms = JobTerms { clock: JobClock::Wall, ..JobTerms::default() };
     assert_eq!(JobHead::from_row(&with_terms), Ok(JobHead { terms, ..plain() }));
     let mut successor_with_terms = reserved_in_version_1();
     *successor_with_terms.last_mut().expect("its start") = 0b11;
@@ -92,14 +92,19 @@ fn a_plain_job_takes_no_more_than_it_did() {
 fn terms_survive_whatever_holds() {
     let recurrences = [
         None,
-        Some(Recurrence { rule: Rule::Calendar, left: None, run: 1, ttl_ms: None }),
-        Some(Recurrence { rule: Rule::Every(1), left: Some(u32::MAX), run: u64::MAX, ttl_ms: Some(0) }),
+        Some(Recurrence { rule: RecurrenceRule::Calendar, left: None, run: 1, ttl_ms: None }),
+        Some(Recurrence {
+            rule: RecurrenceRule::Every(1),
+            left: Some(u32::MAX),
+            run: u64::MAX,
+            ttl_ms: Some(0),
+        }),
     ];
     for recurrence in recurrences {
         for clock in [JobClock::Engine, JobClock::Wall] {
             for expires_at in [None, Some(Timestamp(i64::MIN)), Some(Timestamp::MAX)] {
                 for group in [None, Some(GroupKey(0)), Some(GroupKey(u64::MAX))] {
-                    let terms = Terms { clock, expires_at, group, recurrence };
+                    let terms = JobTerms { clock, expires_at, group, recurrence };
                     let head = JobHead { terms, ..plain() };
                     assert_eq!(JobHead::from_row(&head.to_row()), Ok(head.clone()));
                     let leads = group.map(|_| Parking::Head);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use base::Timestamp;
 use records::{
-    AliasKey, AnswerKey, DeadJob, DeadReason, GroupKey, Holder, JobClock, JobHead, JobId, JobState,
-    KeptAnswer, Op, ParkedJob, Parking, Process, Queue, QueueCounts, QueueKey, QueueOrder, QueueSettings,
-    Recurrence, Rule, Starts, Successor, Terms,
+    AliasKey, AnswerKey, DeadJob, DeadReason, GroupKey, HeadState, JobClock, JobHead, JobId, JobTerms,
+    KeptAnswer, LeaseHolder, Op, ParkedJob, Parking, Process, Queue, QueueCounts, QueueKey, QueueOrder,
+    QueueSettings, Recurrence, RecurrenceRule, Starts, Successor,
 };
 
 use super::Traffic;
@@ -133,21 +133,21 @@ impl Traffic {
         JobId(id)
     }
 
-    fn terms(&mut self) -> Terms {
+    fn terms(&mut self) -> JobTerms {
         if self.below(2) == 0 {
-            return Terms::default();
+            return JobTerms::default();
         }
         let recurrence = |traffic: &mut Self| Recurrence {
             rule: if traffic.below(2) == 0 {
-                Rule::Calendar
+                RecurrenceRule::Calendar
             } else {
-                Rule::Every(1 + traffic.below(1 << 30))
+                RecurrenceRule::Every(1 + traffic.below(1 << 30))
             },
             left: traffic.maybe(|traffic| traffic.below(100) as u32),
             run: traffic.below(1 << 40),
             ttl_ms: traffic.maybe(|traffic| traffic.below(1 << 40)),
         };
-        Terms {
+        JobTerms {
             clock: if self.below(2) == 0 { JobClock::Engine } else { JobClock::Wall },
             expires_at: self.maybe(Self::some_time),
             group: self.maybe(|traffic| GroupKey(traffic.below(GROUPS))),
@@ -173,7 +173,7 @@ impl Traffic {
             visible_at: self.some_time(),
             attempt: self.below(5) as u32,
             tries: self.below(10) as u32,
-            state: JobState::Waiting,
+            state: HeadState::Waiting,
             alias: if self.below(2) == 0 { self.free_alias(queue) } else { None },
             terms: self.terms(),
             successor: None,
@@ -233,7 +233,7 @@ impl Traffic {
 
     fn park(&mut self, ops: &mut Vec<Op>) {
         let Some(mut job) = self.take(|all| &mut all.resident) else { return };
-        (job.state, job.successor) = (JobState::Waiting, None);
+        (job.state, job.successor) = (HeadState::Waiting, None);
         self.put_parked(job, ops);
     }
 
@@ -260,8 +260,8 @@ impl Traffic {
 
     fn lease(&mut self, ops: &mut Vec<Op>) {
         let Some(mut job) = self.take(|all| &mut all.resident) else { return };
-        let holder = if self.below(2) == 0 { Holder::Outside } else { Holder::Own(Process(9)) };
-        job.state = JobState::Reserved { lease: self.below(1 << 50), holder };
+        let holder = if self.below(2) == 0 { LeaseHolder::Outside } else { LeaseHolder::Own(Process(9)) };
+        job.state = HeadState::Reserved { lease: self.below(1 << 50), holder };
         job.successor = self.maybe(|traffic| {
             Box::new(Successor {
                 id: traffic.new_id(),

@@ -1,7 +1,9 @@
 //! Traffic of what is kept beside devices and their history, and of what is kept no longer.
 
 use base::{Incarnation, Timestamp};
-use records::{CountedOf, Counts, CountsKey, KeptFrom, Metric, Op, QuarantineKey, Quarantined, ReportIds};
+use records::{
+    CountedOf, CountsKey, HourlyCounts, KeptFrom, Metric, Op, QuarantineKey, Quarantined, ReportIds,
+};
 
 use super::{CLIENTS, DAY_MS, Traffic};
 
@@ -71,7 +73,7 @@ impl Traffic {
         let day = today - 1 + self.below(3) as u32;
         let of = counted_of(self.below(1 + CLIENTS + SITES));
         let metric = METRICS[self.below(4) as usize];
-        let mut counts = Counts::default();
+        let mut counts = HourlyCounts::default();
         for _ in 0..self.below(5) {
             counts.add(self.below(24) as usize, self.random.next_u64() as u32);
         }

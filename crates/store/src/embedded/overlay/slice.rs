@@ -1,6 +1,6 @@
 //! Signs of life and readings of one slice of devices, since the last checkpoint began.
 
-use records::{DeviceSlot, Reading, Seen};
+use records::{DeviceSlot, LastSeen, Reading};
 
 use super::Versions;
 use crate::history::{Chunk, ChunkReadings, ReadingSpan};
@@ -13,7 +13,7 @@ pub(crate) enum SeenChange {
     Untouched,
     /// The device was deleted.
     Gone,
-    Seen(Seen),
+    Seen(LastSeen),
 }
 
 /// One slice.

@@ -2,7 +2,7 @@
 
 use base::random::Random;
 use base::{Value, WayIn};
-use records::{Reading, Seen};
+use records::{LastSeen, Reading};
 
 use super::*;
 use crate::embedded::existence_filter::{BloomFilter, LastCommand, Marks};
@@ -33,7 +33,8 @@ fn apply(overlay: &Overlay, seq: u64, changes: Vec<TableChange>, existence: &Exi
 
 fn sign(slot: u32, number: u32) -> TableChange {
     let ts = Timestamp(i64::from(number));
-    let seen = Seen { at: ts, way: WayIn::Http, attended: Attended(0), readings: number, newest_ts: None };
+    let seen =
+        LastSeen { at: ts, way: WayIn::Http, attended: Attended(0), readings: number, newest_ts: None };
     let reading = Reading { number, ts, value: Value::Number(1.0), changed: false };
     TableChange::Sign(SlotSign { slot: DeviceSlot(slot), seen, reading: Some(reading) })
 }

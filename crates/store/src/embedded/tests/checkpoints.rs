@@ -1,6 +1,6 @@
 //! When a checkpoint is due, what it writes, and what becomes of the log.
 
-use records::{JobHead, JobId, JobState, Op, ParkedJob, Parking, PartitionHead, QueueKey, Sign, Terms};
+use records::{HeadState, JobHead, JobId, JobTerms, Op, ParkedJob, Parking, PartitionHead, QueueKey, Sign};
 
 use super::*;
 use base::WayIn;
@@ -41,9 +41,9 @@ fn job(number: u64) -> JobHead {
         visible_at: START,
         attempt: 0,
         tries: 1,
-        state: JobState::Waiting,
+        state: HeadState::Waiting,
         alias: None,
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         successor: None,
     }
 }

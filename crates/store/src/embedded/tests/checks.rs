@@ -8,10 +8,10 @@ use base::random::Random;
 use base::{Attended, ClientId, DeviceId, EntityId, Incarnation, Kind, Value, WayIn};
 use blocklog::RealDisk;
 use records::{
-    AliasKey, Attempt, AttemptDetail, Client, Connection, CountedOf, Counts, CountsKey, Delivery,
-    DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind,
-    GatheredReport, GatheredReports, JobHead, JobId, JobState, Metric, NotificationState, Op, PaceOverride,
-    PartitionHead, Quarantined, QueueKey, Sign, SignReading, Terms,
+    AliasKey, Attempt, AttemptDetail, Client, Connection, CountedOf, CountsKey, Delivery, DeliveryKey,
+    DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind,
+    GatheredReport, GatheredReports, HeadState, HourlyCounts, JobHead, JobId, JobTerms, Metric,
+    NotificationState, Op, PaceOverride, PartitionHead, Quarantined, QueueKey, Sign, SignReading,
 };
 
 mod campaigns;
@@ -103,7 +103,7 @@ fn told() -> Vec<Op> {
         untold: vec![EventKind::Changed],
         previous: None,
         skipped: 0,
-        pending: Some(records::Waiting { delivery: id(1), attempts: 1 }),
+        pending: Some(records::WaitingDelivery { delivery: id(1), attempts: 1 }),
         in_flight: None,
         failed: None,
     };
@@ -115,9 +115,9 @@ fn told() -> Vec<Op> {
         visible_at: Timestamp(6),
         attempt: 1,
         tries: 10,
-        state: JobState::Waiting,
+        state: HeadState::Waiting,
         alias: Some(AliasKey(u128::from(SLOT.0))),
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         successor: None,
     };
     let attempt = Attempt {
@@ -174,7 +174,7 @@ fn everything() -> Vec<Op> {
         Op::PutReportIds(SLOT, Box::new([1, 2].into_iter().collect())),
         Op::PutEvent(Box::new(event)),
         Op::PutQuarantined(Box::new(refused)),
-        Op::PutCounts(count, Box::new(Counts([1; 24]))),
+        Op::PutCounts(count, Box::new(HourlyCounts([1; 24]))),
         Op::DeleteDevice(device("C", 2).id, DeviceSlot(2)),
     ];
     ops.extend((1..=300).map(|readings| sign(readings % 2, readings)));

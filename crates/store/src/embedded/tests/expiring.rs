@@ -2,8 +2,8 @@
 //! in between.
 
 use records::{
-    Attempt, AttemptDetail, CountedOf, Counts, CountsKey, DeliveryKey, DeliveryProgress, DeliveryStatus,
-    DeviceSlot, Happening, KeptFrom, Metric, Op, PartitionHead, TimelineEntry,
+    Attempt, AttemptDetail, CountedOf, CountsKey, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot,
+    Happening, HourlyCounts, KeptFrom, Metric, Op, PartitionHead, TimelineEntry,
 };
 
 use super::*;
@@ -47,7 +47,7 @@ fn delivered() -> DeliveryProgress {
 
 fn of_day(day: i64) -> Vec<Op> {
     let counts = CountsKey { day: day as u32, of: CountedOf::All, metric: Metric::Changes };
-    let mut ops = vec![Op::PutCounts(counts, Box::new(Counts([1; 24])))];
+    let mut ops = vec![Op::PutCounts(counts, Box::new(HourlyCounts([1; 24])))];
     for number in 0..OF_A_DAY {
         let (key, slot) = (key(day, number), number % 700);
         ops.push(sign(slot, number + 1, 1.0));

@@ -2,8 +2,8 @@
 //! and nothing of what is gone.
 
 use records::{
-    AliasKey, DeadJob, DeadReason, JobClock, JobHead, JobId, JobState, Op, ParkedJob, Parking, PartitionHead,
-    Queue, QueueCounts, QueueKey, QueueSettings, Terms,
+    AliasKey, DeadJob, DeadReason, HeadState, JobClock, JobHead, JobId, JobTerms, Op, ParkedJob, Parking,
+    PartitionHead, Queue, QueueCounts, QueueKey, QueueSettings,
 };
 
 use super::*;
@@ -78,9 +78,9 @@ impl Queues {
             visible_at: START,
             attempt: 0,
             tries: 1,
-            state: JobState::Waiting,
+            state: HeadState::Waiting,
             alias: Some(AliasKey(7)),
-            terms: Terms { expires_at: Some(Timestamp(START.0 + 9)), ..Terms::default() },
+            terms: JobTerms { expires_at: Some(Timestamp(START.0 + 9)), ..JobTerms::default() },
             successor: None,
         }
     }

@@ -14,7 +14,7 @@ use crate::campaigns::effect::CampaignsEffect;
 use crate::campaigns::input::{CampaignCall, PresentCampaign};
 use crate::campaigns::{CampaignPatch, NewCampaign, NewPickTerms, TrackedCampaign};
 use crate::kernel::reply::Answered;
-use crate::{OnlyIf, Version};
+use crate::{ObjectVersion, OnlyIf};
 
 impl CampaignMachine {
     pub(in super::super) fn apply_to_campaigns(
@@ -57,7 +57,7 @@ impl CampaignMachine {
         if let Some(active) = self.campaigns.ids.get(&id).and_then(|there| self.campaigns.get(*there)) {
             return match present {
                 PresentCampaign::IsReplaced(only_if) => {
-                    only_if.check(Version::of_campaign(&active.tracked()))?;
+                    only_if.check(ObjectVersion::of_campaign(&active.tracked()))?;
                     let campaign = active.campaign.incarnation;
                     self.replace(campaign, new, step).map(|replaced| (replaced, false))
                 }
@@ -184,7 +184,7 @@ impl CampaignMachine {
     ) -> Answered<TrackedCampaign> {
         let incarnation = self.known(id)?;
         let active = self.campaigns.get(incarnation).ok_or_else(|| unknown_campaign(id))?;
-        patch.only_if.check(Version::of_campaign(&active.tracked()))?;
+        patch.only_if.check(ObjectVersion::of_campaign(&active.tracked()))?;
         if patch.checked.is_some_and(|checked| checked != active.terms.incarnation) {
             return Err(Problem::conflict("changed_meanwhile", format!("campaign {id} changes; try again")));
         }
@@ -202,7 +202,7 @@ impl CampaignMachine {
     ) -> Answered<()> {
         let incarnation = self.known(id)?;
         let active = self.campaigns.get(incarnation).ok_or_else(|| unknown_campaign(id))?;
-        only_if.check(Version::of_campaign(&active.tracked()))?;
+        only_if.check(ObjectVersion::of_campaign(&active.tracked()))?;
         self.pass_due_slots(incarnation, step);
         let active = self.campaigns.campaigns.get_mut(&incarnation).ok_or_else(|| unknown_campaign(id))?;
         if std::mem::replace(&mut active.state.is_paused, is_paused) == is_paused {
@@ -222,7 +222,7 @@ impl CampaignMachine {
     fn delete_campaign(&mut self, id: &str, only_if: &OnlyIf, step: &mut CampaignsStep<'_>) -> Answered<()> {
         let incarnation = self.known(id)?;
         if let Some(active) = self.campaigns.get(incarnation) {
-            only_if.check(Version::of_campaign(&active.tracked()))?;
+            only_if.check(ObjectVersion::of_campaign(&active.tracked()))?;
         }
         self.campaigns.ids.remove(id);
         if let Some(active) = self.campaigns.campaigns.remove(&incarnation) {

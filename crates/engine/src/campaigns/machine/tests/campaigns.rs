@@ -5,7 +5,7 @@ use records::{CampaignPace, MissedSlots, PickOutcome};
 use super::*;
 use crate::campaigns::input::{CampaignCall, PresentCampaign};
 use crate::campaigns::{CampaignPatch, NewCampaign, TrackedCampaign};
-use crate::{OnlyIf, Version};
+use crate::{ObjectVersion, OnlyIf};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -223,7 +223,7 @@ fn slots_that_were_begun_stay_so_over_two_changes_of_the_pace_and_of_the_wall_cl
 
 #[test]
 fn slots_of_a_token_that_is_gone_are_listed_and_pick_nobody() {
-    let mut settings = Settings::for_tests();
+    let mut settings = EngineSettings::for_tests();
     settings.campaigns.token_picks_per_hour.insert("ops".into(), None);
     let mut bench = Bench::with(30, settings);
     let mut of_gone = every_minute(5);
@@ -249,15 +249,15 @@ fn a_change_is_refused_if_another_one_came_since_it_was_checked() {
 fn only_the_version_that_was_read_is_changed_and_removed() {
     let mut bench = Bench::of(30);
     let read = bench.campaign(every_minute(5));
-    let version = Version::of_campaign(&read);
-    let patch = |count, versions: &[Version]| CampaignPatch {
+    let version = ObjectVersion::of_campaign(&read);
+    let patch = |count, versions: &[ObjectVersion]| CampaignPatch {
         count: Some(count),
         only_if: OnlyIf::one_of(versions.to_vec()),
         ..CampaignPatch::default()
     };
     bench.pass_answering(MINUTE);
     let changed = bench.patch(patch(50, &[version])).expect("its slots are no change of it");
-    let newer = Version::of_campaign(&changed);
+    let newer = ObjectVersion::of_campaign(&changed);
     assert_eq!(
         bench.patch(patch(60, &[version])).map_err(|problem| problem.code),
         Err("precondition_failed")
@@ -280,10 +280,10 @@ fn only_the_version_that_was_read_is_changed_and_removed() {
 fn only_the_version_that_was_read_is_replaced_paused_and_resumed() {
     let mut bench = Bench::of(30);
     let refused = Err("precondition_failed");
-    for nothing in [OnlyIf::present(), OnlyIf::one_of(vec![Version(1)])] {
+    for nothing in [OnlyIf::present(), OnlyIf::one_of(vec![ObjectVersion(1)])] {
         assert_eq!(bench.put_if(every_minute(5), nothing), refused, "it is not made");
     }
-    let of = |campaign: &TrackedCampaign| OnlyIf::one_of(vec![Version::of_campaign(campaign)]);
+    let of = |campaign: &TrackedCampaign| OnlyIf::one_of(vec![ObjectVersion::of_campaign(campaign)]);
     let made = bench.put_if(every_minute(5), OnlyIf::default()).expect("made");
     let replaced = bench.put_if(every_minute(6), of(&made)).expect("as it was read");
     assert_eq!(bench.put_if(every_minute(7), of(&made)), refused);

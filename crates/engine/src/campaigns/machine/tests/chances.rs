@@ -154,7 +154,7 @@ impl World {
     /// is lost.
     fn tell(&mut self, update: PickUpdate) {
         if self.chance.is_one_in(12) {
-            let moment = Moment { now: self.bench.now, stamp: self.bench.now, wall: self.bench.now };
+            let moment = StepTime { now: self.bench.now, stamp: self.bench.now, wall: self.bench.now };
             let fetch = FromStore::new(&self.bench.store, PartitionId::CAMPAIGNS);
             let machine = self.bench.machine.as_mut().expect("it was loaded");
             let mut inputs = [CampaignsInput::Update(update, Reply::new().0)].into_iter();

@@ -233,7 +233,7 @@ fn the_picks_of_very_many_deleted_devices_end_in_several_steps() {
 
 #[test]
 fn a_rate_makes_picks_wait_and_none_is_lost() {
-    let mut settings = Settings::for_tests();
+    let mut settings = EngineSettings::for_tests();
     settings.campaigns.rate = NonZeroU32::new(10).map(NonZeroU32::get);
     let mut bench = Bench::with(100, settings);
     let task = bench.task(40);
@@ -248,7 +248,7 @@ fn a_rate_makes_picks_wait_and_none_is_lost() {
 
 #[test]
 fn picks_that_ended_while_they_waited_take_nothing_of_the_rate() {
-    let mut settings = Settings::for_tests();
+    let mut settings = EngineSettings::for_tests();
     settings.campaigns.rate = Some(10);
     let mut bench = Bench::with(100, settings);
     let first = bench.task(40);
@@ -264,7 +264,7 @@ fn picks_that_ended_while_they_waited_take_nothing_of_the_rate() {
 
 #[test]
 fn a_rate_holds_also_after_another_process() {
-    let mut settings = Settings::for_tests();
+    let mut settings = EngineSettings::for_tests();
     settings.campaigns.rate = Some(10);
     let mut bench = Bench::with(100, settings);
     bench.task(40);
@@ -291,7 +291,7 @@ fn a_task_of_very_many_is_written_over_several_batches() {
 
 #[test]
 fn a_token_has_so_many_picks_in_an_hour() {
-    let mut settings = Settings::for_tests();
+    let mut settings = EngineSettings::for_tests();
     settings.campaigns.token_picks_per_hour.insert("ci".into(), Some(5));
     let mut bench = Bench::with(100, settings);
     let of_ci = |bench: &mut Bench| bench.new_task(3, |new| new.terms.token = Some("ci".into()));
@@ -307,7 +307,7 @@ fn a_token_has_so_many_picks_in_an_hour() {
 
 #[test]
 fn a_token_that_is_no_longer_configured_has_nobody_picked() {
-    let mut settings = Settings::for_tests();
+    let mut settings = EngineSettings::for_tests();
     settings.campaigns.token_picks_per_hour.insert("ops".into(), None);
     let mut bench = Bench::with(100, settings);
     let of = |bench: &mut Bench, token: &str| bench.new_task(3, |new| new.terms.token = Some(token.into()));
@@ -317,7 +317,7 @@ fn a_token_that_is_no_longer_configured_has_nobody_picked() {
 
 #[test]
 fn a_device_has_so_many_picks_in_an_hour() {
-    let mut settings = Settings::for_tests();
+    let mut settings = EngineSettings::for_tests();
     settings.campaigns.device_picks_per_hour = Some(2);
     let mut bench = Bench::with(3, settings);
     for expect in [3, 3, 0] {

@@ -125,7 +125,7 @@ fn one_token_has_a_quarter_of_the_campaigns_and_of_their_slots() {
 
 #[test]
 fn picks_of_the_hour_count_also_after_another_process() {
-    let mut settings = Settings::for_tests();
+    let mut settings = EngineSettings::for_tests();
     settings.campaigns.token_picks_per_hour.extend([("lab".into(), Some(5)), ("ops".into(), None)]);
     let mut bench = Bench::with(100, settings);
     bench.of_token("lab", 3).expect("its limit is 5");

@@ -1,27 +1,27 @@
 //! Commands are called off, or tried anew, by a caller.
 
 use base::{EntityId, Problem};
-use commands::Refused;
+use commands::CommandRefusal;
 use records::{Command, CommandStatus};
 use store::StoreError;
 
 use super::super::{DevicePartition, DeviceStep};
 use crate::commands::unknown_command;
-use crate::kernel::reply::Stop;
+use crate::kernel::reply::InputFailure;
 
 impl DevicePartition {
     pub(in crate::devices::partition) fn cancel_command(
         &mut self,
         id: EntityId,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let key = self.command_with(id, step)?.id.into();
         let outcome =
             self.with_lanes(step, |lanes, now, store, moved| lanes.cancel(now, key, store, moved))?;
         outcome.map_err(|refused| match refused {
-            Refused::Unknown => unknown_command(id).into(),
-            Refused::GivesWay => gives_way().into(),
-            Refused::Stands(status) => {
+            CommandRefusal::Unknown => unknown_command(id).into(),
+            CommandRefusal::GivesWay => gives_way().into(),
+            CommandRefusal::Stands(status) => {
                 let detail = format!("the command has ended: it is {}", status.as_str());
                 Problem::conflict("finished", detail).into()
             }
@@ -32,7 +32,7 @@ impl DevicePartition {
         &mut self,
         id: EntityId,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let command = self.command_with(id, step)?;
         if command.cause.pick().is_some() {
             let detail = "what came of a pick does not change; begin another task for the device";
@@ -48,9 +48,9 @@ impl DevicePartition {
             self.with_lanes(step, |lanes, now, store, moved| lanes.retry(now, key, store, moved))?;
         self.close_if_wide(slot, step)?;
         outcome.map_err(|refused| match refused {
-            Refused::Unknown => unknown_command(id).into(),
-            Refused::GivesWay => gives_way().into(),
-            Refused::Stands(status) => {
+            CommandRefusal::Unknown => unknown_command(id).into(),
+            CommandRefusal::GivesWay => gives_way().into(),
+            CommandRefusal::Stands(status) => {
                 let detail = format!(
                     "only a failed, expired or cancelled command is tried anew; this one is {}",
                     status.as_str()

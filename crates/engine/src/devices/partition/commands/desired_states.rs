@@ -15,7 +15,7 @@ use super::super::{DevicePartition, DeviceStep};
 use crate::commands::NewCommand;
 use crate::commands::check::DESIRED_KEY_PREFIX;
 use crate::kernel::pending_writes::PendingWrites;
-use crate::kernel::reply::Stop;
+use crate::kernel::reply::InputFailure;
 use crate::refusals::unknown_device;
 
 /// Unanswered commands that are looked through for those of an entry.
@@ -35,7 +35,7 @@ impl DevicePartition {
         value: Option<Box<str>>,
         turn: Option<RolloutCause>,
         step: &mut DeviceStep<'_>,
-    ) -> Result<DesiredState, Stop> {
+    ) -> Result<DesiredState, InputFailure> {
         let slot = self.devices.slot_of(id).ok_or_else(|| unknown_device(id))?;
         let present = self.stored_desired_state(slot, key, step)?;
         let is_new = present.is_none();
@@ -66,7 +66,11 @@ impl DevicePartition {
         Ok(self.stored_desired_state(slot, key, step)?.unwrap_or(desired_state))
     }
 
-    fn check_room_for_desired_state(&mut self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<(), Stop> {
+    fn check_room_for_desired_state(
+        &mut self,
+        slot: DeviceSlot,
+        step: &DeviceStep<'_>,
+    ) -> Result<(), InputFailure> {
         if usize::from(self.count_desired_states(slot, step)?) < DESIRED_STATES_PER_DEVICE_MAX {
             return Ok(());
         }
@@ -99,7 +103,7 @@ impl DevicePartition {
         key: &str,
         value: Option<Box<str>>,
         step: &mut DeviceStep<'_>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), InputFailure> {
         let present = self.stored_desired_state(slot, key, step)?;
         let known = present.is_some();
         if !known && value.is_some() {

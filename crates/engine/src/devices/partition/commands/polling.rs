@@ -1,7 +1,7 @@
 //! Devices that poll for commands in place of holding a session.
 
 use base::{DeviceId, Problem};
-use commands::Pace;
+use commands::PublishPace;
 use records::DeviceSlot;
 use smallvec::SmallVec;
 use store::StoreError;
@@ -80,7 +80,7 @@ impl DevicePartition {
             return Ok(());
         };
         step.emit(DeviceEffect::DevicePolls(id.clone()));
-        let pace = Pace { in_flight: 1, ..self.pace(slot) };
+        let pace = PublishPace { in_flight: 1, ..self.pace(slot) };
         let given =
             self.with_lanes(step, |lanes, now, store, moved| lanes.poll(now, slot, pace, store, moved))?;
         if let Some(command) = given {

@@ -10,7 +10,7 @@ use records::{CommandPhase, DeviceProfile, DeviceSession, DeviceSlot, Disconnect
 use store::StoreError;
 
 use super::super::{DevicePartition, DeviceStep};
-use super::Pace;
+use super::PublishPace;
 use crate::devices::context::DeviceContext;
 use crate::devices::effect::DeviceEffect;
 use crate::devices::sessions::{PresenceChange, RelabelledSessions};
@@ -349,10 +349,10 @@ impl DevicePartition {
     }
 
     /// A device that polls is given one command at a time.
-    fn pace_of_reach(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<Pace, StoreError> {
+    fn pace_of_reach(&self, slot: DeviceSlot, step: &DeviceStep<'_>) -> Result<PublishPace, StoreError> {
         let pace = self.pace(slot);
         let is_polled_only = self.commands.pollers.has(slot) && !self.is_subscribed(slot, step)?;
-        Ok(if is_polled_only { Pace { in_flight: 1, ..pace } } else { pace })
+        Ok(if is_polled_only { PublishPace { in_flight: 1, ..pace } } else { pace })
     }
 
     /// Opens or closes the lane of a device that may be within reach no longer, or from now on.

@@ -10,8 +10,8 @@ use store::StoreError;
 
 use super::super::{DevicePartition, DeviceStep};
 use crate::commands::{NewCommand, TrackedCommand, unknown_command};
-use crate::kernel::idempotency::{Form, Idempotent};
-use crate::kernel::reply::{Answered, Stop};
+use crate::kernel::idempotency::{AnswerForm, Idempotent};
+use crate::kernel::reply::{Answered, InputFailure};
 
 /// What a kept command begins with. No answer does: that of HTTP begins with a status, that of gRPC
 /// with 0 or 1.
@@ -61,7 +61,7 @@ impl DevicePartition {
         &mut self,
         device: &DeviceId,
         command: NewCommand,
-        form: &Form<TrackedCommand>,
+        form: &AnswerForm<TrackedCommand>,
         step: &mut DeviceStep<'_>,
     ) -> Result<Answered<Arc<[u8]>>, StoreError> {
         self.once_kept_as(
@@ -79,14 +79,14 @@ impl DevicePartition {
     fn sent_before(
         &self,
         kept: Arc<[u8]>,
-        form: &Form<TrackedCommand>,
+        form: &AnswerForm<TrackedCommand>,
         step: &DeviceStep<'_>,
     ) -> Result<Arc<[u8]>, StoreError> {
         let Some(sent) = KeptSend::read(&kept) else { return Ok(kept) };
         let again = match self.command_with(sent.id, step) {
             Ok(command) => Ok(TrackedCommand { command, state: sent.state() }),
-            Err(Stop::Refused(_)) => Err(unknown_command(sent.id)),
-            Err(Stop::Broken(error)) => return Err(error),
+            Err(InputFailure::Refused(_)) => Err(unknown_command(sent.id)),
+            Err(InputFailure::Broken(error)) => return Err(error),
         };
         Ok((form.write)(&again))
     }

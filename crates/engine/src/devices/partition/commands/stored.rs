@@ -12,7 +12,7 @@ use records::{
 };
 use store::StoreError;
 
-use crate::devices::partition::devices::Devices;
+use crate::devices::partition::devices::ResidentDevices;
 use crate::devices::partition::outcomes::RefusedLanes;
 use crate::kernel::fetch::Fetch;
 use crate::kernel::pending_writes::PendingWrites;
@@ -66,7 +66,7 @@ pub(super) struct StoredCommands<'a> {
     pub(super) pending: &'a mut PendingCommands,
     /// Whose commands these are. A device is gone before its deletion is durable; whatever was
     /// written of its commands from then on, the store would not sweep.
-    pub(super) devices: &'a Devices,
+    pub(super) devices: &'a ResidentDevices,
     pub(super) fetch: &'a dyn Fetch,
     pub(super) batch: &'a mut Batch,
     pub(super) seq: u64,

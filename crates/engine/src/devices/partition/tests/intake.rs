@@ -1,6 +1,6 @@
 //! What a report does beside its value: repeats, refusals that are kept, and counts.
 
-use records::{CountedOf, Counts, CountsKey, EventKind, Metric};
+use records::{CountedOf, CountsKey, EventKind, HourlyCounts, Metric};
 
 use super::rig::{Rig, number, status};
 use super::*;
@@ -95,7 +95,7 @@ fn a_report_is_counted_in_the_hour_of_its_ts() {
     let long_ago = rig.now().before(30 * HOUR);
     rig.say("0xA", ReportContent::Value { value: number(1), ts: Some(long_ago) });
     let (day, hour) = CountsKey::day_and_hour(long_ago);
-    let mut expect = Counts::default();
+    let mut expect = HourlyCounts::default();
     expect.add(hour, 1);
     assert_eq!(rig.counts(CountsKey { day, of: CountedOf::All, metric: Metric::Reports }), Some(expect));
 }

@@ -12,21 +12,21 @@ use base::{
 };
 use fleet::{DevicePatch, ImportDevice, NewDevice, Patch};
 use records::{
-    AttemptError, Batch, Client, Connection, CountedOf, Counts, CountsKey, EventKind, JobHead, Metric, Op,
-    Process, Quarantined, QueueKey, Terms,
+    AttemptError, Batch, Client, Connection, CountedOf, CountsKey, EventKind, HourlyCounts, JobHead,
+    JobTerms, Metric, Op, Process, Quarantined, QueueKey,
 };
 use store::{FeedFilter, MemoryStore, Page, Store};
 
 use super::super::DevicePartition;
 use crate::context::EngineContext;
-use crate::devices::input::{Addressed, DeviceInput, Imported, LinkedClient, RefusedMessage, ToImport};
+use crate::devices::input::{Addressed, DeviceInput, ImportOutcome, LinkedClient, RefusedMessage, ToImport};
 use crate::devices::intake::{Report, ReportContent, ReportId, SlicePart};
-use crate::devices::lanes::{Answer, AttemptDue};
+use crate::devices::lanes::{AttemptDue, AttemptOutcome};
 use crate::kernel::fetch::FromStore;
-use crate::kernel::machine::{Machine, MachineContext, Moment};
+use crate::kernel::machine::{Machine, MachineContext, StepTime};
 use crate::kernel::reply::Reply;
-use crate::settings::{Keep, NotificationView, RetrySettings, Settings};
-use crate::{DeviceStats, OnlyIf, Pending};
+use crate::settings::{EngineSettings, NotificationView, RetentionLimits, RetrySettings};
+use crate::{DeviceStats, OnlyIf, PendingSlice};
 
 pub(super) const PARTITION: PartitionId = PartitionId(0);
 pub(super) const CLIENT: Incarnation = Incarnation(7);
@@ -34,7 +34,7 @@ pub(super) const CLIENT: Incarnation = Incarnation(7);
 pub(super) struct Rig {
     pub(super) partition: DevicePartition,
     pub(super) store: Arc<MemoryStore>,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<EngineSettings>,
     pub(super) context: EngineContext,
     now: Timestamp,
     processes: u64,
@@ -44,12 +44,12 @@ pub(super) fn number(number: u32) -> Value {
     Value::number(f64::from(number)).expect("finite")
 }
 
-pub(super) fn status(code: u16) -> Answer {
-    Answer::Status { code, retry_after: None }
+pub(super) fn status(code: u16) -> AttemptOutcome {
+    AttemptOutcome::Status { code, retry_after: None }
 }
 
-pub(super) fn error(error: AttemptError) -> Answer {
-    Answer::Error(error)
+pub(super) fn error(error: AttemptError) -> AttemptOutcome {
+    AttemptOutcome::Error(error)
 }
 
 impl Rig {
@@ -93,7 +93,7 @@ impl Rig {
 
     pub(super) fn one_step(&mut self, inputs: Vec<DeviceInput>) -> (Vec<Op>, bool) {
         let fetch = FromStore::new(&*self.store, PARTITION);
-        let moment = Moment { now: self.now, stamp: self.now, wall: self.now };
+        let moment = StepTime { now: self.now, stamp: self.now, wall: self.now };
         let step = self.partition.step(moment, &mut inputs.into_iter(), &fetch).expect("readable");
         let mut ops = Vec::new();
         if let Some(batch) = step.batch {
@@ -175,7 +175,7 @@ impl Rig {
         self.link(id, true).expect("linked");
     }
 
-    pub(super) fn import(&mut self, line: ImportDevice) -> Result<Imported, Problem> {
+    pub(super) fn import(&mut self, line: ImportDevice) -> Result<ImportOutcome, Problem> {
         let known = LinkedClient { incarnation: CLIENT, id: client().id };
         let import = line.check(&self.settings.registry_rules())?;
         let clients = import.clients().map(|clients| clients.iter().map(|_| known.clone()).collect());
@@ -258,7 +258,7 @@ impl Rig {
         self.view().quarantined(everything()).expect("readable")
     }
 
-    pub(super) fn counts(&self, key: CountsKey) -> Option<Counts> {
+    pub(super) fn counts(&self, key: CountsKey) -> Option<HourlyCounts> {
         self.view().counts(key).expect("readable")
     }
 
@@ -323,7 +323,7 @@ impl Rig {
         let view = self.view();
         let jobs = view.jobs_of(QueueKey(CLIENT.0), None, 100, 100, &|_| true).expect("readable").found;
         let expires_at = Some(self.now.after(ttl));
-        let shortened = |head: JobHead| JobHead { terms: Terms { expires_at, ..head.terms }, ..head };
+        let shortened = |head: JobHead| JobHead { terms: JobTerms { expires_at, ..head.terms }, ..head };
         let mut batch = Batch::new(PARTITION);
         batch.head = view.head().clone();
         batch.head.seq += 1;
@@ -362,12 +362,12 @@ impl DevicePartition {
 
 fn load(
     store: &MemoryStore,
-    settings: &Arc<Settings>,
+    settings: &Arc<EngineSettings>,
     context: &EngineContext,
     now: Timestamp,
     process: u64,
 ) -> DevicePartition {
-    let moment = Moment { now, stamp: now, wall: now };
+    let moment = StepTime { now, stamp: now, wall: now };
     DevicePartition::load(store, PARTITION, settings, Process(process), moment, &context.devices)
         .expect("readable")
         .partition
@@ -379,7 +379,7 @@ pub(super) fn slice(
     kind: Option<&Kind>,
     contents: Vec<ReportContent>,
     report: Option<ReportId>,
-) -> (Pending, DeviceInput) {
+) -> (PendingSlice, DeviceInput) {
     let (pending, mut parts) = SlicePart::split(contents.len() as u32, 1);
     let part = parts.next().expect("one part");
     let reports = (0..).zip(contents).map(|(index, content)| Addressed {
@@ -412,11 +412,11 @@ fn everything<K>() -> Page<K> {
     Page { from: Timestamp(0), to: Timestamp::MAX, ascending: true, after: None, limit: 1_000 }
 }
 
-fn settings() -> Settings {
-    let usual = Settings::for_tests();
-    Settings {
+fn settings() -> EngineSettings {
+    let usual = EngineSettings::for_tests();
+    EngineSettings {
         retry: RetrySettings { attempts_max: 3, ..usual.retry },
-        keep: Keep { quarantine_bytes_max: 1_000_000, ..usual.keep },
+        keep: RetentionLimits { quarantine_bytes_max: 1_000_000, ..usual.keep },
         render: Arc::new(render),
         ..usual
     }

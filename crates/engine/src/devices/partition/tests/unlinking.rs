@@ -33,7 +33,7 @@ fn an_attempt_under_way_is_recorded_and_is_the_last() {
 #[test]
 fn an_attempt_of_which_nothing_was_sent_is_none() {
     let (mut rig, due) = unlinked();
-    rig.ended(&due, Answer::Withheld);
+    rig.ended(&due, AttemptOutcome::Withheld);
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Cancelled, 0)]);
     assert_eq!((rig.attempts(due.delivery).len(), rig.partition.pairs.len()), (0, 0));
 }

@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const WEIGHT_MAX: usize = 3 * MEGABYTE / 2;
 
 fn plain() -> NewJob {
-    NewJob::new(Payload::Bytes(vec![7].into()))
+    NewJob::new(JobPayload::Bytes(vec![7].into()))
 }
 
 fn calls_of(jobs: &[NewJob]) -> impl Iterator<Item = Vec<driving::ToPublish>> {
@@ -77,7 +77,7 @@ impl Rig {
 fn one_poll_of_an_empty_queue_does_not_read_a_flood() {
     const JOBS: usize = 20_000;
     let mut rig = Rig::with_resident(RESIDENT_MAX);
-    let job = NewJob { due: Some(Due::After(HOUR)), ..plain() };
+    let job = NewJob { due: Some(DueTime::After(HOUR)), ..plain() };
     for jobs in calls_of(&vec![job; JOBS]) {
         rig.publish_these(jobs);
         rig.rest();
@@ -89,7 +89,7 @@ fn one_poll_of_an_empty_queue_does_not_read_a_flood() {
     while leased < JOBS {
         let ask_empty = |number: usize| {
             let queue = QueueName::unchecked("shop", &format!("empty-{number}"));
-            let want = Want { max: 10, ttr: HOUR, wait: Duration::ZERO, process: None };
+            let want = ConsumeTerms { max: 10, ttr: HOUR, wait: Duration::ZERO, process: None };
             driving::consume(queue, &want, rig.now, &rig.inbox).0
         };
         let mut polls: Vec<_> = (0..64).map(ask_empty).collect();
@@ -106,7 +106,7 @@ fn one_poll_of_an_empty_queue_does_not_read_a_flood() {
 #[test]
 fn who_waits_gets_jobs_of_a_flood_without_asking_again() {
     let mut rig = Rig::with_resident(RESIDENT_MAX);
-    let job = NewJob { due: Some(Due::After(HOUR)), ..plain() };
+    let job = NewJob { due: Some(DueTime::After(HOUR)), ..plain() };
     for jobs in calls_of(&vec![job; 5_000]) {
         rig.publish_these(jobs);
         rig.rest();
@@ -190,7 +190,7 @@ fn leases_that_a_start_cuts_off_are_written_in_several_steps_before_anything_els
         rig.publish_these(jobs);
     }
     for _ in 0..100 {
-        let want = Want { max: 1_000, ttr: HOUR, wait: Duration::ZERO, process: Some(Process(1)) };
+        let want = ConsumeTerms { max: 1_000, ttr: HOUR, wait: Duration::ZERO, process: Some(Process(1)) };
         let (input, _receiver) = driving::consume(orders(), &want, rig.now, &rig.inbox);
         rig.step(&mut vec![input]);
         rig.rest();
@@ -212,17 +212,17 @@ fn leases_that_a_start_cuts_off_are_written_in_several_steps_before_anything_els
 #[test]
 fn a_queue_is_not_held_back_by_the_flood_of_another() {
     let mut rig = Rig::with_resident(1 << 20);
-    let job = NewJob { due: Some(Due::After(HOUR)), ..plain() };
+    let job = NewJob { due: Some(DueTime::After(HOUR)), ..plain() };
     for jobs in calls_of(&vec![job; 30_000]) {
         rig.publish_these(jobs);
     }
     rig.rest();
     rig.now = NOW.after(HOUR);
     let quiet = QueueName::unchecked("shop", "quiet");
-    let tomorrow = NewJob { due: Some(Due::After(24 * HOUR)), ..plain() };
+    let tomorrow = NewJob { due: Some(DueTime::After(24 * HOUR)), ..plain() };
     let jobs = driving::to_publish(&[tomorrow, plain()], NOW).expect("they may be");
     let (queue, reply) = (quiet.clone(), Reply::new().0);
-    let want = Want { max: 10, ttr: HOUR, wait: Duration::ZERO, process: None };
+    let want = ConsumeTerms { max: 10, ttr: HOUR, wait: Duration::ZERO, process: None };
     let (asking, _receiver) = driving::consume(quiet, &want, rig.now, &rig.inbox);
     let mut inputs =
         vec![QueueInput::Publish { queue, jobs, idempotency: None, source: None, reply }, asking];
@@ -239,7 +239,7 @@ fn dead_letters_of_many_queues_are_looked_at_in_several_steps_and_what_is_young_
     for number in 0..QUEUES {
         let name = QueueName::unchecked("shop", &format!("queue-{number}"));
         let jobs = driving::to_publish(&[NewJob { tries: 1, ..plain() }], NOW).expect("it may be");
-        let want = Want { max: 1, ttr: HOUR, wait: Duration::ZERO, process: None };
+        let want = ConsumeTerms { max: 1, ttr: HOUR, wait: Duration::ZERO, process: None };
         let (asking, _receiver) = driving::consume(name.clone(), &want, rig.now, &rig.inbox);
         let set = QueueInput::Queue(QueueCall::Set(name.clone(), age, Reply::new().0));
         let publish = QueueInput::Publish {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use access::{Login, Principal};
 use base::{EntityId, Kind, Lineage, SystemClock, Timestamp};
 use engine::settings::{RetrySettings, UnknownDevice};
-use engine::{Engine, PublishedCommand, Settings};
+use engine::{Engine, EngineSettings, PublishedCommand};
 use store::MemoryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
@@ -261,8 +261,8 @@ async fn a_device_that_has_lost_its_label_is_shown_to_its_site_no_more() {
     assert_eq!(bench.dropped("not_allowed"), 1);
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> EngineSettings {
+    EngineSettings {
         device_ids: base::DeviceIdForm::DEFAULT,
         unknown: UnknownDevice::Reject,
         report_interval: Duration::from_secs(3_600),
@@ -276,7 +276,7 @@ fn settings() -> Settings {
         },
         attempt_timeout: Duration::from_secs(10),
         stale_probe: Duration::from_secs(3_600),
-        keep: engine::settings::Keep::default(),
+        keep: engine::settings::RetentionLimits::default(),
         jobs_resident_max: 65_536,
         node_name: None,
         directory_mark: None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Clock, PartitionId, Timestamp};
-use engine::Settings;
+use engine::EngineSettings;
 use engine::campaigns::{CampaignMachine, FleetView};
 use engine::context::EngineContext;
 use store::StoreError;
@@ -166,7 +166,7 @@ impl Workload for World {
 }
 
 /// Twice the quotas.
-fn doubled(settings: &Settings) -> Settings {
+fn doubled(settings: &EngineSettings) -> EngineSettings {
     let mut settings = settings.clone();
     let quotas = &mut settings.campaigns;
     quotas.device_picks_per_hour = quotas.device_picks_per_hour.map(|most| 2 * most);
@@ -177,7 +177,7 @@ fn doubled(settings: &Settings) -> Settings {
 fn load(
     process: &Process,
     context: &EngineContext,
-    settings: &Arc<Settings>,
+    settings: &Arc<EngineSettings>,
     fleet: &Arc<SimulatedFleet>,
 ) -> Result<Port<CampaignMachine, Meant>, StoreError> {
     let (settings, shared, fleet) = (Arc::clone(settings), context.clone(), Arc::clone(fleet));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Timestamp};
-use engine::Settings;
+use engine::EngineSettings;
 use engine::settings::CommandPace;
 use records::{Batch, Command, CommandKey, CommandState, CommandStatus, Happening, Op};
 
@@ -20,7 +20,7 @@ pub(crate) struct Stepped<'a> {
     pub(crate) now: Timestamp,
     pub(crate) inputs: &'a [Meant],
     pub(crate) batch: Option<&'a Batch>,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a EngineSettings,
     /// Devices that poll, as far as they know.
     pub(crate) polling: &'a BTreeSet<DeviceId>,
 }

@@ -2,7 +2,7 @@
 
 use base::{DeviceId, EntityId, Problem};
 use engine::rollouts::{OrderReport, RolloutOrder};
-use engine::{Outcome, PublishedCommand, RolloutCall, TrackedCommand, TrackedRollout};
+use engine::{PublishedCommand, RolloutCall, SliceOutcome, TrackedCommand, TrackedRollout};
 
 use super::fleet::Saying;
 use crate::harness::calls;
@@ -45,7 +45,7 @@ pub(crate) enum Answer {
     Done(Result<(), Problem>),
     Polled(Result<Option<Box<PublishedCommand>>, Problem>),
     Kept,
-    Slice(Outcome),
+    Slice(SliceOutcome),
     Begun(Result<Box<(TrackedRollout, bool)>, Problem>),
     Reports(Vec<OrderReport>),
 }

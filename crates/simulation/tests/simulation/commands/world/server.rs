@@ -8,7 +8,7 @@ use base::locks::locked;
 use engine::context::EngineContext;
 use engine::devices::partition::DevicePartition;
 use engine::registry::Registry;
-use engine::{Downlink, PublishedCommand, Settings};
+use engine::{Downlink, EngineSettings, PublishedCommand};
 use store::StoreError;
 
 use crate::commands::meant::{Meant, MeantRollout};
@@ -42,7 +42,7 @@ impl Server {
     pub(crate) fn start(
         process: &Process,
         partitions: impl Iterator<Item = PartitionId>,
-        settings: &Arc<Settings>,
+        settings: &Arc<EngineSettings>,
         has_rollouts: bool,
     ) -> Result<Self, StoreError> {
         let context = process.context(settings);
@@ -67,7 +67,7 @@ impl Server {
 fn load_registry(
     process: &Process,
     context: &EngineContext,
-    settings: &Arc<Settings>,
+    settings: &Arc<EngineSettings>,
 ) -> Result<Port<Registry, MeantRollout>, StoreError> {
     let (settings, kernel) = (Arc::clone(settings), Arc::clone(&context.kernel));
     let load = move || Registry::load(&*kernel.store, &settings);
@@ -77,7 +77,7 @@ fn load_registry(
 fn load(
     process: &Process,
     context: &EngineContext,
-    settings: &Arc<Settings>,
+    settings: &Arc<EngineSettings>,
     id: PartitionId,
 ) -> Result<Port<DevicePartition, Meant>, StoreError> {
     let (settings, shared, number) = (Arc::clone(settings), context.clone(), process.number);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
-use engine::{CommandSettings, Settings};
+use engine::{CommandSettings, EngineSettings};
 use store::StoreError;
 
 use super::World;
@@ -248,7 +248,7 @@ impl World {
     }
 
     /// The settings that the server is given: those in force, unless the harness is broken.
-    fn settings_as_given(&self) -> Arc<Settings> {
+    fn settings_as_given(&self) -> Arc<EngineSettings> {
         let mut settings = (*self.plan.settings).clone();
         let CommandSettings { pace, by_kind, .. } = &mut settings.commands;
         for pace in by_kind.values_mut().chain([pace]) {

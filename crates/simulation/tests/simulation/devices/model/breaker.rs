@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{EntityId, Incarnation, Timestamp};
-use engine::Answer;
+use engine::AttemptOutcome;
 use records::Client;
 
 use crate::devices::counts::Counts;
@@ -75,20 +75,20 @@ impl Breakers {
         &mut self,
         client: &Arc<Client>,
         (delivery, at): (EntityId, Timestamp),
-        answer: Answer,
+        answer: AttemptOutcome,
         now: Timestamp,
     ) {
         let open = self.is_open(client);
         match answer {
-            Answer::Status { code: 200..=299, .. } => {
+            AttemptOutcome::Status { code: 200..=299, .. } => {
                 self.failed.remove(&client.incarnation);
                 if open {
                     self.counts.breakers_closed += 1;
                     self.closed_at.insert(client.incarnation, now);
                 }
             }
-            Answer::Status { code: 410, .. } | Answer::Withheld => {}
-            Answer::Status { .. } | Answer::Error(_) => {
+            AttemptOutcome::Status { code: 410, .. } | AttemptOutcome::Withheld => {}
+            AttemptOutcome::Status { .. } | AttemptOutcome::Error(_) => {
                 let none = || Failed { client: Arc::clone(client), attempts: Vec::new() };
                 let failed = self.failed.entry(client.incarnation).or_insert_with(none);
                 failed.attempts.push((delivery, at));

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use base::{DeviceId, EntityId, Incarnation, Timestamp};
-use engine::Answer;
+use engine::AttemptOutcome;
 use records::{AttemptError, DeliveryKey, DeliveryStatus, EventKind};
 
 use super::ExpectedAttempt;
@@ -133,16 +133,21 @@ impl Partition {
     }
 
     /// An attempt ended; without effect if it is not the one under way, or its lease is over.
-    pub(super) fn ended(&mut self, attempt: &AttemptRef, (at, took_ms): (Timestamp, u32), answer: Answer) {
+    pub(super) fn ended(
+        &mut self,
+        attempt: &AttemptRef,
+        (at, took_ms): (Timestamp, u32),
+        answer: AttemptOutcome,
+    ) {
         let Some(flight) = self.flight_of(attempt) else {
             self.counts.stale_leases += 1;
             return;
         };
         let (id, client) = (&attempt.device, attempt.client);
         let (status_code, error) = match answer {
-            Answer::Status { code, .. } => (Some(code), None),
-            Answer::Error(error) => (None, Some(error)),
-            Answer::Withheld => return self.withheld(id, client, &flight),
+            AttemptOutcome::Status { code, .. } => (Some(code), None),
+            AttemptOutcome::Error(error) => (None, Some(error)),
+            AttemptOutcome::Withheld => return self.withheld(id, client, &flight),
         };
         let number = self.deliveries[flight.delivery].attempts;
         self.record(flight.delivery, Attempt { number, at, took_ms, status_code, error });
@@ -150,16 +155,16 @@ impl Partition {
             return self.cancelled(id, client, &flight);
         }
         match answer {
-            Answer::Status { code: 200..=299, .. } => self.delivered(id, client, &flight),
-            Answer::Status { code: 410, .. } => {
+            AttemptOutcome::Status { code: 200..=299, .. } => self.delivered(id, client, &flight),
+            AttemptOutcome::Status { code: 410, .. } => {
                 self.in_vain(id, client, &flight, Charge::Uncounted, self.now..=self.now);
             }
-            Answer::Status { code, retry_after } => {
+            AttemptOutcome::Status { code, retry_after } => {
                 let patience = retry_after.filter(|_| code == 429 || code == 503).unwrap_or_default();
                 let due = self.after_failure(flight.delivery, patience);
                 self.in_vain(id, client, &flight, Charge::Counted, due);
             }
-            Answer::Error(_) | Answer::Withheld => {
+            AttemptOutcome::Error(_) | AttemptOutcome::Withheld => {
                 let due = self.after_failure(flight.delivery, Duration::ZERO);
                 self.in_vain(id, client, &flight, Charge::Counted, due);
             }

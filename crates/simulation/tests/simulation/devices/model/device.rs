@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::{DeviceId, Incarnation, Timestamp, Value, WayIn};
-use engine::records::{Connection, DeviceProfile, DeviceState, Seen};
+use engine::records::{Connection, DeviceProfile, DeviceState, LastSeen};
 use records::{DeviceSlot, EventKind};
 
 use super::listening::Mark;
@@ -96,7 +96,7 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// As the server shows it.
-    pub(crate) fn of(profile: &DeviceProfile, state: &DeviceState, seen: Option<Seen>) -> Self {
+    pub(crate) fn of(profile: &DeviceProfile, state: &DeviceState, seen: Option<LastSeen>) -> Self {
         Self {
             id: profile.id.clone(),
             slot: profile.slot,

@@ -3,7 +3,7 @@
 
 use base::Incarnation;
 use engine::ImportDevice;
-use engine::devices::input::Imported;
+use engine::devices::input::ImportOutcome;
 use records::Connection;
 
 use super::evidence::Evidence;
@@ -18,7 +18,7 @@ impl Partition {
         &mut self,
         lines: &[ImportLine],
         evidence: &Evidence,
-    ) -> Checked<Vec<(u32, Result<Imported, &'static str>)>> {
+    ) -> Checked<Vec<(u32, Result<ImportOutcome, &'static str>)>> {
         let mut outcomes = Vec::new();
         for line in lines {
             outcomes.push((line.index, self.import_line(line, evidence)?));
@@ -30,7 +30,7 @@ impl Partition {
         &mut self,
         line: &ImportLine,
         evidence: &Evidence,
-    ) -> Checked<Result<Imported, &'static str>> {
+    ) -> Checked<Result<ImportOutcome, &'static str>> {
         if self.devices.contains_key(&line.id) {
             return Ok(self.import_known(line));
         }
@@ -42,10 +42,10 @@ impl Partition {
             device.expect_from(expected);
         }
         self.counts.imports_new += 1;
-        Ok(Ok(Imported::Created))
+        Ok(Ok(ImportOutcome::Created))
     }
 
-    fn import_known(&mut self, line: &ImportLine) -> Result<Imported, &'static str> {
+    fn import_known(&mut self, line: &ImportLine) -> Result<ImportOutcome, &'static str> {
         let expected = self.expected_from(&line.asked);
         let asked = &line.asked.device;
         let device = self.devices.get_mut(&line.id).expect("it is there");
@@ -75,7 +75,7 @@ impl Partition {
             cut.into_iter().for_each(|client| self.cancel(&line.id, client));
         }
         self.counts.imports_known += 1;
-        Ok(Imported::Updated)
+        Ok(ImportOutcome::Updated)
     }
 
     /// From where on the clock of devices never heard of one is missed, as if somebody had listened

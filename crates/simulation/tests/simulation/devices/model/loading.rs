@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::Timestamp;
-use engine::Settings;
+use engine::EngineSettings;
 
 use super::partition::Partition;
 use crate::harness::track::Track;
@@ -16,7 +16,7 @@ impl Track<Partition> {
         &mut self,
         seq: u64,
         now: Timestamp,
-        process: (u64, &Arc<Settings>),
+        process: (u64, &Arc<EngineSettings>),
         attended: [bool; 3],
     ) -> Checked {
         let (process, settings) = process;

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use base::{DeviceId, Incarnation, PartitionId, Timestamp};
-use engine::{DevicePatch, NewDevice, Patch, Settings};
+use engine::{DevicePatch, EngineSettings, NewDevice, Patch};
 use records::{Connection, DeliveryKey, DeviceSlot, EventKind, KeptFrom, Metric};
 
 use super::counting::Counted;
@@ -33,7 +33,7 @@ const STAMP_AHEAD_MS_MAX: i64 = 5;
 /// A partition.
 #[derive(Clone)]
 pub(crate) struct Partition {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<EngineSettings>,
     /// The time of the latest step.
     pub(crate) now: Timestamp,
     pub(crate) listening: Listening,
@@ -65,7 +65,7 @@ pub(crate) struct Partition {
 pub(crate) type Answers = Vec<(CallId, Expected)>;
 
 impl Partition {
-    pub(crate) fn new(settings: Arc<Settings>, id: PartitionId) -> Self {
+    pub(crate) fn new(settings: Arc<EngineSettings>, id: PartitionId) -> Self {
         Self {
             listening: Listening::new(settings.ways_configured),
             settings,

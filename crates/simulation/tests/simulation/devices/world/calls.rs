@@ -2,9 +2,9 @@
 //! is held against.
 
 use base::{DeviceId, Incarnation, PartitionId, Problem, WayIn};
-use engine::devices::input::Imported;
-use engine::queries::Device;
-use engine::{AttemptDue, Outcome, Report};
+use engine::devices::input::ImportOutcome;
+use engine::queries::DeviceDetails;
+use engine::{AttemptDue, Report, SliceOutcome};
 use notify::lanes::LaneLease;
 use records::{Client, DeviceSlot};
 use tokio::sync::oneshot::Receiver;
@@ -45,19 +45,19 @@ pub(crate) enum Then {
 
 /// What came of a call.
 pub(crate) enum Answer {
-    Slice(Outcome),
-    Device(Result<Box<Device>, Problem>),
+    Slice(SliceOutcome),
+    Device(Result<Box<DeviceDetails>, Problem>),
     Client(Result<Box<Client>, Problem>),
     Done(Result<(), Problem>),
     Swept(bool),
     Resent(Option<DeviceSlot>),
     Leased(Vec<AttemptDue>),
-    Imported(Vec<(u32, Result<Imported, Problem>)>),
+    Imported(Vec<(u32, Result<ImportOutcome, Problem>)>),
     Kept,
 }
 
 /// A device is replied.
-pub(super) fn device(receiver: Receiver<Result<Device, Problem>>) -> Waiting {
+pub(super) fn device(receiver: Receiver<Result<DeviceDetails, Problem>>) -> Waiting {
     Waiting::on(receiver, |device| Answer::Device(device.map(Box::new)))
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &[(BatchRef, Expe
         Answer::Client(client) => Expected::Client(client.as_ref().map_err(code).map(|c| KnownClient::of(c))),
         Answer::Done(done) => Expected::Done(done.as_ref().map_err(code).copied()),
         Answer::Imported(outcomes) => {
-            let outcome = |(index, outcome): &(u32, Result<Imported, Problem>)| {
+            let outcome = |(index, outcome): &(u32, Result<ImportOutcome, Problem>)| {
                 (*index, outcome.as_ref().map_err(code).copied())
             };
             Expected::Imported(outcomes.iter().map(outcome).collect())
@@ -100,7 +100,7 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &[(BatchRef, Expe
     Invariant::AS_THE_MODEL.same(what, &vec![&found], &expected)
 }
 
-fn compare_slice(call: CallId, outcome: &Outcome, expected: &[(BatchRef, Expected)]) -> Checked {
+fn compare_slice(call: CallId, outcome: &SliceOutcome, expected: &[(BatchRef, Expected)]) -> Checked {
     let mut refused: Vec<(u32, &str)> = Vec::new();
     for (_, expected) in expected {
         if let Expected::Refused(part) = expected {

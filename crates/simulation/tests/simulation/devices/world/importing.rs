@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::{ClientId, EntityId, Incarnation, PartitionId, Problem, Timestamp};
-use engine::devices::input::{DeviceInput, Imported, LinkedClient, ToImport};
+use engine::devices::input::{DeviceInput, ImportOutcome, LinkedClient, ToImport};
 use engine::kernel::reply::Reply;
 use engine::{ImportDevice, NewDevice};
 
@@ -109,7 +109,7 @@ impl World {
         call: CallId,
         batch: BatchRef,
         lines: &[ImportLine],
-        outcomes: &[(u32, Result<Imported, Problem>)],
+        outcomes: &[(u32, Result<ImportOutcome, Problem>)],
     ) {
         for (line, (_, outcome)) in lines.iter().zip(outcomes) {
             let Some(named) = line.clients.as_ref().filter(|_| outcome.is_ok()) else { continue };

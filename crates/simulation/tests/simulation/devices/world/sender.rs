@@ -11,7 +11,7 @@ use engine::devices::stale_clients::StaleOrder;
 use engine::kernel::reply::Reply;
 use engine::lanes::Lane;
 use engine::registry::RegistryInput;
-use engine::{Answer, AttemptDue, AttemptEnd};
+use engine::{AttemptDue, AttemptEnd, AttemptOutcome};
 use notify::breaker::AttemptReport;
 use notify::lanes::{ClientStatus, LaneLease};
 use records::{AttemptDetail, Client, DeviceSlot, Reservation};
@@ -38,7 +38,7 @@ pub(crate) struct Attempt {
     to: Arc<Client>,
     begun: Timestamp,
     took: Duration,
-    answer: Answer,
+    answer: AttemptOutcome,
     /// How long the way back from the sender takes.
     way_back: Duration,
 }
@@ -375,10 +375,10 @@ impl World {
         let Attempt { what, partition, reservation, to, begun, took, answer, .. } =
             self.sending.live.swap_remove(index);
         self.machine.trace.note(format_args!("ends {what:?}"));
-        self.sending.delivered += u64::from(matches!(answer, Answer::Status { code: 200..=299, .. }));
+        self.sending.delivered += u64::from(matches!(answer, AttemptOutcome::Status { code: 200..=299, .. }));
         let end = AttemptEnd { at: begun, took, answer, detail: AttemptDetail::default() };
         let ended = Ended { what, partition, reservation, end, to: Some(to) };
-        if !matches!(answer, Answer::Status { code: 410, .. }) {
+        if !matches!(answer, AttemptOutcome::Status { code: 410, .. }) {
             return self.record(ended);
         }
         let (call, client, tried) = (self.next_call(), ended.client(), ended.tried());
@@ -454,6 +454,6 @@ fn status_of(present: Option<Arc<Client>>) -> ClientStatus {
 
 /// The end of an attempt that was not begun.
 fn withheld(now: Timestamp) -> AttemptEnd {
-    let (answer, detail) = (Answer::Withheld, AttemptDetail::default());
+    let (answer, detail) = (AttemptOutcome::Withheld, AttemptDetail::default());
     AttemptEnd { at: now, took: Duration::ZERO, answer, detail }
 }

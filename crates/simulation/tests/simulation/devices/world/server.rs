@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::{Incarnation, PartitionId, WayIn};
-use engine::Settings;
+use engine::EngineSettings;
 use engine::context::EngineContext;
 use engine::devices::partition::DevicePartition;
 use engine::kernel::runner::Runner;
@@ -38,7 +38,7 @@ impl Server {
     pub(crate) fn start(
         process: &Process,
         partitions: impl Iterator<Item = PartitionId>,
-        settings: &Arc<Settings>,
+        settings: &Arc<EngineSettings>,
         limits: SendLimits,
     ) -> Result<Self, StoreError> {
         let context = process.context(settings);
@@ -74,7 +74,7 @@ impl Server {
 fn load_registry(
     process: &Process,
     context: &EngineContext,
-    settings: &Arc<Settings>,
+    settings: &Arc<EngineSettings>,
 ) -> Result<Port<Registry, MeantClient>, StoreError> {
     let (settings, shared) = (Arc::clone(settings), context.clone());
     let load = move || {
@@ -87,7 +87,7 @@ fn load_registry(
 
 fn load_partition(
     (process, context): (&Process, &EngineContext),
-    settings: &Arc<Settings>,
+    settings: &Arc<EngineSettings>,
     attended: &Arc<[AtomicBool; 3]>,
     id: PartitionId,
     orphans: &mut Vec<Incarnation>,

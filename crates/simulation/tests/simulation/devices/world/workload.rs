@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
-use engine::Settings;
+use engine::EngineSettings;
 use engine::settings::{NotificationView, RetrySettings};
 use notify::lanes::{IN_FLIGHT_MAX, SendLimits};
 use store::StoreError;
@@ -152,7 +152,7 @@ impl Workload for World {
         if self.machine.processes() > 1 && self.plan.reconfigures && random.chance(1, 3) {
             let attempt_timeout = self.settings.attempt_timeout;
             let settings = plan::settings(&mut random.numbers());
-            self.settings = Arc::new(Settings { attempt_timeout, ..settings });
+            self.settings = Arc::new(EngineSettings { attempt_timeout, ..settings });
             self.machine.trace.note(format_args!("other settings: {:?}", self.settings.ways_configured));
         }
         let ignored = usize::from(self.machine.injects(LIMIT_IGNORED));
@@ -293,17 +293,17 @@ impl Workload for World {
 
 impl World {
     /// The settings that the server is given: those in force, unless the harness is broken.
-    fn settings_as_given(&self) -> Arc<Settings> {
+    fn settings_as_given(&self) -> Arc<EngineSettings> {
         let settings = &self.settings;
         if self.machine.injects(RETRIES_TOO_SOON) {
             let retry = RetrySettings { base: settings.retry.base / 2, ..settings.retry };
-            return Arc::new(Settings { retry, ..(**settings).clone() });
+            return Arc::new(EngineSettings { retry, ..(**settings).clone() });
         }
         if self.machine.injects(NOTHING_SKIPPED) {
             let render = |view: &NotificationView<'_>| {
                 notify::render(&NotificationView { skipped: 0, ..view.clone() })
             };
-            return Arc::new(Settings { render: Arc::new(render), ..(**settings).clone() });
+            return Arc::new(EngineSettings { render: Arc::new(render), ..(**settings).clone() });
         }
         Arc::clone(settings)
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::PartitionId;
-use engine::Settings;
+use engine::EngineSettings;
 use engine::context::EngineContext;
 use engine::devices::input::DeviceInput;
 use engine::devices::partition::DevicePartition;
@@ -52,7 +52,7 @@ struct Server {
 /// The workload. Of its partitions it follows which batches there are; what is in them the world
 /// checks between nodes.
 pub(super) struct ReportsNode {
-    settings: Arc<Settings>,
+    settings: Arc<EngineSettings>,
     machine: Rc<Machine>,
     server: Option<Server>,
     devices: Track<()>,
@@ -126,11 +126,11 @@ impl ReportsNode {
 }
 
 impl Workload for ReportsNode {
-    type Plan = Arc<Settings>;
+    type Plan = Arc<EngineSettings>;
     type Counts = NodeCounts;
     type Act = Work;
 
-    fn new(settings: Arc<Settings>, machine: &Rc<Machine>) -> Self {
+    fn new(settings: Arc<EngineSettings>, machine: &Rc<Machine>) -> Self {
         Self {
             settings,
             machine: Rc::clone(machine),
@@ -143,7 +143,7 @@ impl Workload for ReportsNode {
         }
     }
 
-    fn knobs(_: &mut Arc<Settings>) -> Vec<Knob<'_>> {
+    fn knobs(_: &mut Arc<EngineSettings>) -> Vec<Knob<'_>> {
         Vec::new()
     }
 
@@ -257,7 +257,7 @@ fn load_streams(process: &Process, context: &EngineContext) -> Result<Port<Strea
 fn load_devices(
     process: &Process,
     context: &EngineContext,
-    settings: &Arc<Settings>,
+    settings: &Arc<EngineSettings>,
 ) -> Result<Port<DevicePartition, ()>, StoreError> {
     let (settings, shared, number) = (Arc::clone(settings), context.clone(), process.number);
     let load = move || {

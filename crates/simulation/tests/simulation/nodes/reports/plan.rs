@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use base::random::Random;
-use engine::Settings;
-use engine::settings::{Keep, UnknownDevice};
+use engine::EngineSettings;
+use engine::settings::{RetentionLimits, UnknownDevice};
 
 use crate::harness::machine::MachinePlan;
 use crate::harness::workload;
@@ -25,7 +25,7 @@ pub(super) struct Weights {
 /// Two nodes, and all that is between them.
 #[derive(Clone)]
 pub(super) struct ReportsPlan {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<EngineSettings>,
     /// Of the machine of each node.
     pub(super) machine: MachinePlan,
     pub(super) weights: Weights,
@@ -48,9 +48,9 @@ impl Plan {
             look: 200,
         };
         let network = NetworkPlan::any(&mut random, [250, 200, 250]);
-        let settings = Settings {
+        let settings = EngineSettings {
             unknown: UnknownDevice::Reject,
-            keep: Keep::default(),
+            keep: RetentionLimits::default(),
             streams_memory_bytes: 1_000_000,
             ..(*settings).clone()
         };
@@ -61,9 +61,10 @@ impl Plan {
 
 impl ReportsPlan {
     /// One node, as a workload of its own.
-    pub(super) fn of_node(&self, number: usize, seed: u64) -> workload::Plan<Arc<Settings>> {
+    pub(super) fn of_node(&self, number: usize, seed: u64) -> workload::Plan<Arc<EngineSettings>> {
         let seed = node_seed(seed, number, 0);
-        let settings = Settings { node_name: Some(node_name(number).into()), ..(*self.settings).clone() };
+        let settings =
+            EngineSettings { node_name: Some(node_name(number).into()), ..(*self.settings).clone() };
         workload::Plan { machine: MachinePlan { seed, ..self.machine }, workload: Arc::new(settings) }
     }
 }

@@ -15,7 +15,7 @@ use engine::devices::input::DeviceInput;
 use engine::kernel::reply::Reply;
 use engine::streams::input::PutCopyCall;
 use engine::streams::{CopyStatus, NewCopy, ReportsTerms, StreamsInput};
-use engine::{NewDevice, Pending, Settings};
+use engine::{EngineSettings, NewDevice, PendingSlice};
 use records::CopyDirection;
 
 use self::reporters::Reporter;
@@ -40,8 +40,8 @@ pub(super) struct World {
     nodes: Vec<Node<ReportsNode>>,
     /// The process of each node, as it was last looked at.
     processes: [Option<u64>; 2],
-    /// A call that the centre took has its `Pending`, unless nobody will answer it.
-    network: Network<Option<Pending>>,
+    /// A call that the centre took has its `PendingSlice`, unless nobody will answer it.
+    network: Network<Option<PendingSlice>>,
     /// The newest call that came to the centre: its run, and its place there.
     newest: (u64, u64),
     /// The copy, while it runs on the edge.
@@ -137,7 +137,7 @@ impl World {
     }
 }
 
-fn registration(device: NewDevice, settings: &Settings) -> DeviceInput {
+fn registration(device: NewDevice, settings: &EngineSettings) -> DeviceInput {
     let checked = device.check(&settings.registry_rules());
     let device = Box::new(checked.expect("the world makes devices that may be"));
     let (reply, _nobody_waits) = Reply::new();

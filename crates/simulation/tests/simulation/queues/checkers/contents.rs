@@ -6,7 +6,7 @@ use base::Timestamp;
 use engine::coordination::CoordinationName;
 use engine::queues::QueueName;
 use records::{
-    DeadJob, JobClock, JobHead, JobId, JobState, Queue as StoredQueue, QueueCounts, QueueKey, QueueSettings,
+    DeadJob, HeadState, JobClock, JobHead, JobId, Queue as StoredQueue, QueueCounts, QueueKey, QueueSettings,
     WorkerControl,
 };
 use store::{QueueResident, StoredJob, View};
@@ -202,7 +202,7 @@ fn found_line(view: &dyn View, head: &JobHead) -> Checked<Line> {
         visible_at: head.visible_at,
         attempt: head.attempt,
         tries: head.tries,
-        is_reserved: matches!(head.state, JobState::Reserved { .. }),
+        is_reserved: matches!(head.state, HeadState::Reserved { .. }),
         has_alias: head.alias.is_some(),
         has_group: head.terms.group.is_some(),
         expires_at: head.terms.expires_at,

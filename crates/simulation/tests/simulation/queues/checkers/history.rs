@@ -10,7 +10,7 @@ mod leases;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Clock, PartitionId, Timestamp};
-use engine::queues::{Consumed, JobRef, NewJob, OnConflict, PublishedJob, QueueName};
+use engine::queues::{ConflictPolicy, Consumed, JobRef, NewJob, PublishedJob, QueueName};
 use records::{AnswerKey, JobId};
 
 use crate::harness::violation::{Checked, Invariant};
@@ -259,7 +259,7 @@ impl History {
             return Ok(());
         }
         for (new, job) in publishing.jobs.iter().zip(jobs) {
-            let may_be_known = new.alias.is_some() && new.on_conflict != OnConflict::Reject;
+            let may_be_known = new.alias.is_some() && new.on_conflict != ConflictPolicy::Reject;
             Invariant::ONE_EFFECT_PER_CAUSE.check(
                 may_be_known || !self.known.get(&job.id).is_some_and(|known| known.is_given),
                 || format!("{:?} was given out before", job.id),

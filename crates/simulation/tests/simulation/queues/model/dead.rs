@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Timestamp;
 use engine::queues::driving::Dead as Which;
-use engine::queues::{Payload, QueueName};
+use engine::queues::{JobPayload, QueueName};
 use records::{DeadReason, JobId};
 
 use super::Partition;
@@ -39,7 +39,7 @@ impl Dead {
         }
     }
 
-    pub(crate) fn payload(&self) -> &Payload {
+    pub(crate) fn payload(&self) -> &JobPayload {
         &self.job.payload
     }
 }

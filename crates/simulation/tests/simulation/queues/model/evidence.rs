@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Timestamp;
-use engine::queues::Payload;
-use records::{Batch, DeadJob, JobHead, JobId, JobState, Op};
+use engine::queues::JobPayload;
+use records::{Batch, DeadJob, HeadState, JobHead, JobId, Op};
 
 use super::job::{Again, Job};
 use crate::harness::violation::{Checked, Invariant};
@@ -61,10 +61,10 @@ impl Evidence {
                 Op::PutJobBody(id, body) => evidence.saw_body(id, &body),
                 Op::PutJob(head) => {
                     evidence.saw_run(&head, place);
-                    if head.state == JobState::Waiting {
+                    if head.state == HeadState::Waiting {
                         evidence.saw_let_go(head.id, place);
                     }
-                    if let JobState::Reserved { lease, .. } = head.state {
+                    if let HeadState::Reserved { lease, .. } = head.state {
                         evidence.leases.insert(lease, head.id);
                         evidence.until.entry(lease).or_insert(head.visible_at);
                         evidence.leased_at.entry(lease).or_insert(place);
@@ -142,7 +142,7 @@ impl Evidence {
 
     /// The id under which a payload was stored. An earlier job with the same payload is not meant.
     /// It may have been parked in this step, or its run have died.
-    pub(super) fn id_of(&self, payload: &Payload, is_meant: impl Fn(JobId) -> bool) -> Option<JobId> {
+    pub(super) fn id_of(&self, payload: &JobPayload, is_meant: impl Fn(JobId) -> bool) -> Option<JobId> {
         self.bodies.get(&number_of(payload)?)?.iter().copied().find(|id| is_meant(*id))
     }
 
@@ -227,10 +227,10 @@ impl Evidence {
 const TAKEN: JobId = JobId([0xff; 16]);
 
 /// The number of a payload.
-pub(crate) fn number_of(payload: &Payload) -> Option<u64> {
+pub(crate) fn number_of(payload: &JobPayload) -> Option<u64> {
     match payload {
-        Payload::Json(text) => number_in(text.as_bytes()),
-        Payload::Bytes(bytes) => number_in(bytes),
+        JobPayload::Json(text) => number_in(text.as_bytes()),
+        JobPayload::Bytes(bytes) => number_in(bytes),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::queues::{Consumed, DeadView, JobState, JobView, Payload, PublishedJob, QueueName, QueueStats};
+use engine::queues::{
+    Consumed, DeadView, JobPayload, JobState, JobView, PublishedJob, QueueName, QueueStats,
+};
 use records::{DeadReason, JobId, QueueSettings};
 
 /// What a call should be answered.
@@ -40,7 +42,7 @@ pub(crate) enum Expected {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ShownLease {
     pub(crate) id: JobId,
-    pub(crate) payload: Payload,
+    pub(crate) payload: JobPayload,
     pub(crate) attempt: u32,
     pub(crate) tries: u32,
     pub(crate) published_at: Timestamp,
@@ -55,7 +57,7 @@ pub(crate) struct ShownLease {
 pub(crate) struct ShownJob {
     pub(crate) id: JobId,
     pub(crate) state: JobState,
-    pub(crate) payload: Payload,
+    pub(crate) payload: JobPayload,
     pub(crate) run_at: Timestamp,
     pub(crate) published_at: Timestamp,
     pub(crate) expires_at: Option<Timestamp>,
@@ -82,7 +84,7 @@ pub(crate) struct ShownStats {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ShownDead {
     pub(crate) id: JobId,
-    pub(crate) payload: Payload,
+    pub(crate) payload: JobPayload,
     pub(crate) attempt: u32,
     pub(crate) tries: u32,
     pub(crate) reason: DeadReason,

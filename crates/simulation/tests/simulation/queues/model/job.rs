@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::queues::{NewJob, Payload};
+use engine::queues::{JobPayload, NewJob};
 use records::{JobId, Process};
 
 use crate::harness::calls::CallId;
@@ -12,7 +12,7 @@ use crate::harness::calls::CallId;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
-    pub(crate) payload: Payload,
+    pub(crate) payload: JobPayload,
     /// Its place among those of the same time.
     pub(crate) number: u64,
     pub(crate) published_at: Timestamp,
@@ -168,10 +168,14 @@ impl Job {
 impl Rule {
     /// The rule of a job to be published.
     pub(crate) fn of(job: &NewJob) -> Option<(Self, Option<u32>)> {
-        use engine::queues::Recurs;
+        use engine::queues::RecurrenceTerms;
         job.recurs.as_ref().map(|recurs| match recurs {
-            Recurs::Every { interval, executions } => (Self::Every(interval.as_millis() as i64), *executions),
-            Recurs::Cron { expression, executions, .. } => (Self::Cron(period_of(expression)), *executions),
+            RecurrenceTerms::Every { interval, executions } => {
+                (Self::Every(interval.as_millis() as i64), *executions)
+            }
+            RecurrenceTerms::Cron { expression, executions, .. } => {
+                (Self::Cron(period_of(expression)), *executions)
+            }
         })
     }
 

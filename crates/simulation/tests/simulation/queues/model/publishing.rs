@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::queues::{Due, IdempotencyKey, JobRef, NewJob, OnConflict, Payload, PublishedJob, QueueName};
+use engine::queues::{
+    ConflictPolicy, DueTime, IdempotencyKey, JobPayload, JobRef, NewJob, PublishedJob, QueueName,
+};
 use records::JobId;
 
 use super::evidence::Evidence;
@@ -70,7 +72,7 @@ impl Partition {
         }
         for job in jobs {
             let is_held = alias(job).is_some_and(|alias| queue.holder_of(&alias).is_some());
-            if is_held && job.on_conflict == OnConflict::Reject {
+            if is_held && job.on_conflict == ConflictPolicy::Reject {
                 return Err("alias_taken");
             }
         }
@@ -94,7 +96,7 @@ impl Partition {
             return Ok(published);
         };
         let holder = self.queue(name).jobs[place].clone();
-        if new.on_conflict == OnConflict::Keep && (!holder.is_reserved() || holder.next.is_some()) {
+        if new.on_conflict == ConflictPolicy::Keep && (!holder.is_reserved() || holder.next.is_some()) {
             self.counts.kept += 1;
             let kept = holder.meant();
             return Ok(PublishedJob { id: kept.id, run_at: kept.run_at });
@@ -103,7 +105,7 @@ impl Partition {
             self.counts.succeeds += 1;
             let job = self.made(new, None, evidence)?;
             let published = PublishedJob { id: job.id, run_at: job.run_at };
-            let next = Next { job, after_job: new.on_conflict == OnConflict::Keep };
+            let next = Next { job, after_job: new.on_conflict == ConflictPolicy::Keep };
             self.queue(name).jobs[place].next = Some(Box::new(next));
             return Ok(published);
         }
@@ -141,8 +143,8 @@ impl Partition {
     fn make(&self, new: &NewJob, id: JobId) -> Job {
         let rule = Rule::of(new);
         let (by_wall, run_at) = match (new.due, &rule) {
-            (Some(Due::At(at)), _) => (true, at),
-            (Some(Due::After(delay)), _) => (false, self.now.after(delay)),
+            (Some(DueTime::At(at)), _) => (true, at),
+            (Some(DueTime::After(delay)), _) => (false, self.now.after(delay)),
             (None, Some((Rule::Every(ms), _))) => (false, Timestamp(self.now.0 + ms)),
             (None, Some((Rule::Cron(_), _))) => (true, first_of(rule, self.wall)),
             (None, None) => (false, self.now),
@@ -182,8 +184,8 @@ impl Partition {
         &mut self,
         name: &QueueName,
         job: &JobRef,
-        payload: Option<&Payload>,
-        due: Option<Due>,
+        payload: Option<&JobPayload>,
+        due: Option<DueTime>,
     ) -> Result<super::expected::ShownJob, &'static str> {
         let (place, of_successor) = self.find(name, job).ok_or("unknown_job")?;
         let (now, wall) = (self.now, self.wall);
@@ -198,8 +200,8 @@ impl Partition {
         };
         if let Some(due) = due {
             let (by_wall, at, delay) = match due {
-                Due::After(delay) => (false, now.after(delay), delay),
-                Due::At(at) => (true, at, at.since(wall)),
+                DueTime::After(delay) => (false, now.after(delay), delay),
+                DueTime::At(at) => (true, at, at.since(wall)),
             };
             // A run of a recurring job that was not begun takes its ttl along.
             let takes_along = job.again.is_some() && !job.is_started();

@@ -180,14 +180,14 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use engine::queues::Payload;
+    use engine::queues::JobPayload;
 
     use super::*;
 
     fn job(number: u8, group: Option<&str>, (run_at, visible_at): (i64, i64), stands: Stands) -> Job {
         Job {
             id: JobId([number; 16]),
-            payload: Payload::Json("1".into()),
+            payload: JobPayload::Json("1".into()),
             number: number.into(),
             published_at: Timestamp(0),
             run_at: Timestamp(run_at),

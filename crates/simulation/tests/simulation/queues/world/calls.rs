@@ -3,7 +3,7 @@
 
 use base::{Problem, Timestamp};
 use engine::coordination::{LockGrant, LockStatus};
-use engine::queues::driving::{self, HandOver, Leases, Seen};
+use engine::queues::driving::{self, HandOver, InspectedJob, Leases};
 use engine::queues::{Consumed, DeadView, JobView, PublishedJob, QueueName, QueueStats};
 use records::JobId;
 use tokio::sync::oneshot::Receiver;
@@ -64,7 +64,7 @@ pub(super) fn leased(receiver: Receiver<Leases>) -> Waiting {
 }
 
 /// A job is replied.
-pub(super) fn seen(receiver: Receiver<Result<Seen, Problem>>) -> Waiting {
+pub(super) fn seen(receiver: Receiver<Result<InspectedJob, Problem>>) -> Waiting {
     Waiting::on(receiver, |seen| Answer::Seen(seen.and_then(driving::view).map(Box::new)))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
 use engine::kernel::reply::Reply;
-use engine::queues::{Consumed, HandOver, QueueInput, QueueName, ReservationToken, Want, driving};
+use engine::queues::{ConsumeTerms, Consumed, HandOver, QueueInput, QueueName, ReservationToken, driving};
 use records::{JobId, Process};
 
 use super::World;
@@ -93,7 +93,8 @@ impl World {
         let partition = self.partition_of(queue);
         let Some(server) = &mut self.server else { return };
         let inbox = server.partition(partition).inbox.clone();
-        let want = Want { max: asked.max, ttr: asked.ttr, wait: Duration::ZERO, process: asked.process };
+        let want =
+            ConsumeTerms { max: asked.max, ttr: asked.ttr, wait: Duration::ZERO, process: asked.process };
         let (input, receiver) = driving::consume(queue.clone(), &want, asked.until, &inbox);
         let (ttr, is_own) = (asked.ttr, asked.process.is_some());
         let meant = Meant::Consume { call, queue: queue.clone(), asked };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::PartitionId;
 use engine::kernel::reply::Reply;
 use engine::queues::driving::{Dead, QueueCall};
-use engine::queues::{JobRef, Listed, QueueInput, QueueName};
+use engine::queues::{JobRef, QueueInput, QueueName, QueuePage};
 use records::{JobId, QueueOrder, QueueSettings};
 
 use super::World;
@@ -119,7 +119,7 @@ impl World {
         self.ask_partition(
             partition,
             (input, meant),
-            Waiting::on(receiver, |listed: Listed| Answer::QueueStats(listed.queues)),
+            Waiting::on(receiver, |listed: QueuePage| Answer::QueueStats(listed.queues)),
             Then::Nothing,
         );
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use base::{Clock, Timestamp};
 use engine::kernel::reply::Reply;
 use engine::queues::{
-    Due, IdempotencyKey, NewJob, OnConflict, Payload, PublishedJob, QueueInput, QueueName, Recurs, driving,
+    ConflictPolicy, DueTime, IdempotencyKey, JobPayload, NewJob, PublishedJob, QueueInput, QueueName,
+    RecurrenceTerms, driving,
 };
 use records::AnswerKey;
 
@@ -90,7 +91,7 @@ impl World {
                 job.group = None;
             }
             if self.machine.injects(JOBS_TOO_SOON)
-                && let Some(Due::After(delay)) = &mut job.due
+                && let Some(DueTime::After(delay)) = &mut job.due
             {
                 *delay /= 2;
             }
@@ -122,9 +123,9 @@ impl World {
             tries: 1 + self.machine.random.below(3) as u32,
             alias: name(self, mix.alias_in, "alias"),
             on_conflict: match self.machine.random.below(3) {
-                0 => OnConflict::Reject,
-                1 => OnConflict::Keep,
-                _ => OnConflict::Replace,
+                0 => ConflictPolicy::Reject,
+                1 => ConflictPolicy::Keep,
+                _ => ConflictPolicy::Replace,
             },
             group: name(self, mix.group_in, "group"),
             recurs,
@@ -133,30 +134,30 @@ impl World {
         }
     }
 
-    pub(super) fn any_payload(&mut self) -> Payload {
+    pub(super) fn any_payload(&mut self) -> JobPayload {
         self.last_payload += 1;
         let text = format!("{}{}{}", MARK.0, self.last_payload, MARK.1);
         if self.machine.random.chance(1, 3) {
-            Payload::Bytes(Arc::from(text.into_bytes()))
+            JobPayload::Bytes(Arc::from(text.into_bytes()))
         } else {
-            Payload::Json(Arc::from(format!("\"{text}\"")))
+            JobPayload::Json(Arc::from(format!("\"{text}\"")))
         }
     }
 
-    pub(super) fn any_due(&mut self) -> Option<Due> {
+    pub(super) fn any_due(&mut self) -> Option<DueTime> {
         let soon = |world: &mut Self| match world.machine.random.below(3) {
             0 => Duration::from_millis(world.machine.random.below(500)),
             1 => Duration::from_millis(world.machine.random.below(60_000)),
             _ => Duration::from_secs(world.machine.random.below(7_200)),
         };
         match self.machine.random.below(self.plan.mix.later_in) {
-            0 => Some(Due::After(soon(self))),
+            0 => Some(DueTime::After(soon(self))),
             1 => {
                 let (wall, delay) = (self.machine.clock.wall(), soon(self));
                 // A moment may have passed already.
                 let at =
                     if self.machine.random.chance(1, 5) { wall.before(delay) } else { wall.after(delay) };
-                Some(Due::At(at))
+                Some(DueTime::At(at))
             }
             _ => None,
         }
@@ -170,15 +171,15 @@ impl World {
         }
     }
 
-    fn any_recurrence(&mut self) -> Recurs {
+    fn any_recurrence(&mut self) -> RecurrenceTerms {
         let executions = self.machine.random.chance(3, 4).then(|| 1 + self.machine.random.below(4) as u32);
         if self.machine.random.chance(1, 2) {
             let interval = Duration::from_millis(1_000 + self.machine.random.below(60_000));
-            return Recurs::Every { interval, executions };
+            return RecurrenceTerms::Every { interval, executions };
         }
         let (expression, _) = CALENDARS[self.machine.random.below(CALENDARS.len() as u64) as usize];
         let zone = self.machine.random.chance(1, 2).then(|| "Europe/Berlin".into());
-        Recurs::Cron { expression: expression.into(), zone, executions }
+        RecurrenceTerms::Cron { expression: expression.into(), zone, executions }
     }
 
     /// Jobs were published, or that was refused.
@@ -216,7 +217,8 @@ impl World {
 
 /// A calendar's first time is the first behind the moment at which it is told.
 fn begin_calendar(job: &mut NewJob, wall: Timestamp) {
-    if let (None, Some(Recurs::Cron { .. }), Some((rule, _))) = (job.due, &job.recurs, Rule::of(job)) {
-        job.due = Some(Due::At(rule.next(wall, wall)));
+    if let (None, Some(RecurrenceTerms::Cron { .. }), Some((rule, _))) = (job.due, &job.recurs, Rule::of(job))
+    {
+        job.due = Some(DueTime::At(rule.next(wall, wall)));
     }
 }

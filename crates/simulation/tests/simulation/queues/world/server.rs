@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use base::PartitionId;
-use engine::Settings;
+use engine::EngineSettings;
 use engine::context::EngineContext;
 use engine::kernel::machine::Machine;
 use engine::queues::partition::{QueuePartition, StepLimits};
@@ -51,7 +51,7 @@ impl Server {
     pub(crate) fn start(
         process: &Process,
         partitions: &[PartitionId],
-        settings: &Settings,
+        settings: &EngineSettings,
         (resident_max, limits): (usize, StepLimits),
     ) -> Result<Self, StoreError> {
         let context = process.context(settings);

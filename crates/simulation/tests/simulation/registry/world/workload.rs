@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use base::{PartitionId, Timestamp};
-use engine::Settings;
+use engine::EngineSettings;
 use engine::context::EngineContext;
 use engine::registry::Registry;
 use store::StoreError;
@@ -160,7 +160,7 @@ impl Workload for World {
 
 impl World {
     /// The settings that the server is given: those in force, unless the harness is broken.
-    fn settings_as_given(&self) -> Arc<Settings> {
+    fn settings_as_given(&self) -> Arc<EngineSettings> {
         let mut settings = (*self.plan.settings).clone();
         if self.machine.injects(QUIET_IGNORED) {
             settings.notices.quiet /= 2;
@@ -172,7 +172,7 @@ impl World {
 fn load(
     process: &Process,
     context: &EngineContext,
-    settings: &Arc<Settings>,
+    settings: &Arc<EngineSettings>,
 ) -> Result<Port<Registry, super::Meant>, StoreError> {
     let (settings, shared) = (Arc::clone(settings), context.clone());
     let load = move || {

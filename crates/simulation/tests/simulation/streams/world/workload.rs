@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base::{PartitionId, Timestamp};
-use engine::Settings;
+use engine::EngineSettings;
 use engine::streams::StreamPartition;
 use records::{StreamBlock, StreamMove, WhenFull};
 use store::{BlockStorage, BlockStorages, StoreError};
@@ -70,7 +70,7 @@ impl Workload for World {
         let cold = Arc::<ColdStorage>::default();
         let storages = BTreeMap::from([(COLD.into(), Arc::clone(&cold) as Arc<dyn BlockStorage>)]);
         let block_storages = BlockStorages::new(storages);
-        plan.settings = Arc::new(Settings { block_storages, ..(*plan.settings).clone() });
+        plan.settings = Arc::new(EngineSettings { block_storages, ..(*plan.settings).clone() });
         let model = Model { cold: Arc::clone(&cold), ..Model::default() };
         Self {
             model: Track::new(model, machine.plan.sync_interval().is_some()),

@@ -18,7 +18,7 @@ fn failed() -> Vec<Op> {
         skipped: 1,
         pending: None,
         in_flight: None,
-        failed: Some(records::Waiting { delivery: id(1), attempts: 1 }),
+        failed: Some(records::WaitingDelivery { delivery: id(1), attempts: 1 }),
     };
     vec![
         Op::DeleteJob(JOB),
@@ -70,9 +70,9 @@ fn check_of_job(line: QueueKey, alias: AliasKey) -> Vec<String> {
         visible_at: Timestamp(1_600),
         attempt: 0,
         tries: 10,
-        state: JobState::Waiting,
+        state: HeadState::Waiting,
         alias: Some(alias),
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         successor: None,
     };
     let mut ops = vec![Op::PutJob(Box::new(job))];

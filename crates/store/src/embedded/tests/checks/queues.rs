@@ -35,15 +35,15 @@ fn job(number: u8) -> JobHead {
         visible_at: Timestamp(6),
         attempt: 0,
         tries: 10,
-        state: JobState::Waiting,
+        state: HeadState::Waiting,
         alias: Some(AliasKey(u128::from(number))),
-        terms: Terms::default(),
+        terms: JobTerms::default(),
         successor: None,
     }
 }
 
 fn parked(number: u8, parking: Parking) -> ParkedJob {
-    let terms = Terms { expires_at: Some(EXPIRES_AT), group: Some(GroupKey(3)), ..Terms::default() };
+    let terms = JobTerms { expires_at: Some(EXPIRES_AT), group: Some(GroupKey(3)), ..JobTerms::default() };
     ParkedJob { head: JobHead { terms, ..job(number) }, parking, body: None }
 }
 

@@ -98,7 +98,7 @@ fn the_entries_of_a_device_are_counted_as_they_come_and_go() {
 
 #[test]
 fn a_request_that_comes_again_is_answered_alike_and_keeps_no_second_payload() {
-    use crate::Form;
+    use crate::AnswerForm;
     use crate::devices::input::Repeatable;
     use crate::kernel::idempotency::IdempotencyKey;
 
@@ -119,7 +119,7 @@ fn a_request_that_comes_again_is_answered_alike_and_keeps_no_second_payload() {
     let mut send = |bench: &mut Bench| {
         let ttl = Some(Duration::from_secs(60));
         let command = Box::new(NewCommand { payload: Arc::clone(&payload), ttl, ..plain() });
-        let act = Repeatable::SendCommand(device(), command, Form { idempotency, write });
+        let act = Repeatable::SendCommand(device(), command, AnswerForm { idempotency, write });
         let (reply, mut answer) = Reply::new();
         let ops = bench.rig.step(vec![DeviceInput::Repeatable { act, reply }]);
         kept_bytes.extend(ops.iter().filter_map(|op| match op {
@@ -138,10 +138,10 @@ fn a_request_that_comes_again_is_answered_alike_and_keeps_no_second_payload() {
 
 #[test]
 fn a_request_that_was_refused_for_now_may_come_again() {
-    use crate::Form;
+    use crate::AnswerForm;
     use crate::devices::input::Repeatable;
     use crate::kernel::idempotency::IdempotencyKey;
-    use crate::settings::Settings;
+    use crate::settings::EngineSettings;
 
     fn write(made: &Result<TrackedCommand, Problem>) -> Arc<[u8]> {
         made.as_ref().map_or_else(|problem| problem.code, |_| "sent").as_bytes().into()
@@ -149,13 +149,13 @@ fn a_request_that_was_refused_for_now_may_come_again() {
     let mut bench = Bench::new();
     let usual = Arc::clone(&bench.rig.partition.settings);
     let send = |bench: &mut Bench, key, refusal: Option<u16>| {
-        let mut settings = Settings::clone(&usual);
+        let mut settings = EngineSettings::clone(&usual);
         if let Some(status) = refusal {
             settings.check_payload = Arc::new(move |_, _| Err(Problem::new(status, "refused", "so it is")));
         }
         bench.rig.partition.settings = Arc::new(settings);
         let form =
-            Form { idempotency: Some(IdempotencyKey { key: records::AnswerKey(key), body: 9 }), write };
+            AnswerForm { idempotency: Some(IdempotencyKey { key: records::AnswerKey(key), body: 9 }), write };
         let act = Repeatable::SendCommand(device(), Box::new(plain()), form);
         bench.rig.ask(|reply| DeviceInput::Repeatable { act, reply }).expect("no other body").to_vec()
     };

@@ -7,7 +7,7 @@ use super::super::rig::PARTITION;
 use super::*;
 use crate::devices::effect::{DeviceEffect, OutcomeGivenUp};
 use crate::kernel::fetch::FromStore;
-use crate::kernel::machine::{Machine, Moment};
+use crate::kernel::machine::{Machine, StepTime};
 
 impl Bench {
     /// A command that has ended, with somebody to be told.
@@ -28,7 +28,7 @@ impl Bench {
         let inputs: Vec<_> = due.iter().map(failed).collect();
         let rig = &mut self.rig;
         let (now, fetch) = (rig.now(), FromStore::new(&*rig.store, PARTITION));
-        let moment = Moment { now, stamp: now, wall: now };
+        let moment = StepTime { now, stamp: now, wall: now };
         let step = rig.partition.step(moment, &mut inputs.into_iter(), &fetch).expect("readable");
         let batch = step.batch.expect("something is written");
         let seq = batch.head.seq;

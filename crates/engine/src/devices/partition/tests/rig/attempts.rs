@@ -10,7 +10,7 @@ use store::FeedFilter;
 
 use super::{CLIENT, Rig, everything};
 use crate::devices::input::DeviceInput;
-use crate::devices::lanes::{Answer, AttemptDue, AttemptEnd};
+use crate::devices::lanes::{AttemptDue, AttemptEnd, AttemptOutcome};
 
 impl Rig {
     /// Leases all that is due, if the lane was named.
@@ -47,12 +47,12 @@ impl Rig {
     }
 
     /// Makes the only attempt that is due, which is answered so.
-    pub(in super::super) fn attempt(&mut self, answer: Answer) {
+    pub(in super::super) fn attempt(&mut self, answer: AttemptOutcome) {
         let due = self.lease_one();
         self.ended(&due, answer);
     }
 
-    pub(in super::super) fn ended(&mut self, due: &AttemptDue, answer: Answer) {
+    pub(in super::super) fn ended(&mut self, due: &AttemptDue, answer: AttemptOutcome) {
         let end = AttemptEnd {
             at: self.now,
             took: Duration::from_millis(5),

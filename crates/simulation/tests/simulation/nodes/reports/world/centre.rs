@@ -2,7 +2,7 @@
 
 use base::Timestamp;
 use copies::{CopyBatch, CopyFailure, SinkAnswer};
-use engine::{Outcome, Pending};
+use engine::{PendingSlice, SliceOutcome};
 use gateway::decode::{self, DecodeRules};
 
 use super::World;
@@ -21,7 +21,7 @@ fn place_of(request: &Request) -> Option<(u64, u64)> {
     }
 }
 
-fn answer_of(outcome: &Outcome) -> SinkAnswer {
+fn answer_of(outcome: &SliceOutcome) -> SinkAnswer {
     let (appended, refused) = (u64::from(outcome.accepted), outcome.rejected.len() as u64);
     SinkAnswer { appended, duplicates: 0, refused, identity: centre_identity() }
 }
@@ -55,7 +55,7 @@ impl World {
         }
         let taken = self.hand_in(lines_of(&batch.body));
         if self.machine.injects(ANSWERED_WHEN_TAKEN) {
-            let all = Outcome { accepted: batch.messages as u32, rejected: Vec::new() };
+            let all = SliceOutcome { accepted: batch.messages as u32, rejected: Vec::new() };
             return self.answer(deadline, waiting, Ok(answer_of(&all)));
         }
         self.network.batches.push(TakenBatch { from: EDGE, to: CENTRE, deadline, waiting, taken });
@@ -63,7 +63,7 @@ impl World {
 
     /// The centre takes lines as it takes any reports. `None` if it does not say what becomes of
     /// them.
-    pub(super) fn hand_in<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Option<Pending> {
+    pub(super) fn hand_in<'a>(&mut self, lines: impl Iterator<Item = &'a [u8]>) -> Option<PendingSlice> {
         let rules = DecodeRules {
             device_ids: self.plan.settings.device_ids,
             wall: self.nodes[CENTRE].clock().wall(),

@@ -3,7 +3,7 @@
 use base::Timestamp;
 use copies::reports::page_of_reports;
 use copies::{CopyBatch, CopyFailure, SinkAnswer};
-use engine::Pending;
+use engine::PendingSlice;
 use engine::streams::{CopyKey, CopyMove, StreamName};
 
 use super::World;
@@ -14,13 +14,13 @@ use crate::nodes::reports::{CENTRE, EDGE};
 use crate::streams::world::as_node::StreamsNode;
 
 impl NodesWorld for World {
-    type Taken = Option<Pending>;
+    type Taken = Option<PendingSlice>;
 
-    fn network(&self) -> &Network<Option<Pending>> {
+    fn network(&self) -> &Network<Option<PendingSlice>> {
         &self.network
     }
 
-    fn network_mut(&mut self) -> &mut Network<Option<Pending>> {
+    fn network_mut(&mut self) -> &mut Network<Option<PendingSlice>> {
         &mut self.network
     }
 

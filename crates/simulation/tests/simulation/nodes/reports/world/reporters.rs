@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use base::{Clock, DeviceId, Kind, Timestamp, Value, WayIn, hash};
 use engine::devices::input::{Addressed, DeviceInput};
 use engine::intake::{ReportId, SlicePart};
-use engine::{Outcome, Pending, Report, ReportContent};
+use engine::{PendingSlice, Report, ReportContent, SliceOutcome};
 
 use super::World;
 use crate::harness::calls::{Polled, poll_slice};
@@ -29,7 +29,7 @@ pub(super) struct Reporter {
     pub(super) kind_there: Kind,
     /// What the edge acknowledged, in order.
     pub(super) accepted: Vec<Value>,
-    under_way: Option<(GivenSlice, Option<Pending>)>,
+    under_way: Option<(GivenSlice, Option<PendingSlice>)>,
     /// What it hands in next, once more.
     again: Option<GivenSlice>,
     last_number: u64,
@@ -44,7 +44,7 @@ struct GivenSlice {
 }
 
 /// Reports as one partition takes them, and what becomes of them.
-pub(super) fn slice_of(reports: Vec<Report>) -> Option<(DeviceInput, Pending)> {
+pub(super) fn slice_of(reports: Vec<Report>) -> Option<(DeviceInput, PendingSlice)> {
     let (pending, mut parts) = SlicePart::split(reports.len() as u32, 1);
     let part = parts.next()?;
     let addressed = |(index, report): (u32, Report)| {
@@ -71,7 +71,7 @@ impl Reporter {
     }
 
     /// The edge answered.
-    fn answered(&mut self, slice: &GivenSlice, outcome: &Outcome) {
+    fn answered(&mut self, slice: &GivenSlice, outcome: &SliceOutcome) {
         if slice.is_known {
             return;
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
-use engine::queues::{Consumed, Due, NewJob, QueueName, Recurs};
+use engine::queues::{Consumed, DueTime, NewJob, QueueName, RecurrenceTerms};
 use records::JobId;
 
 use super::{Asked, Known};
@@ -76,7 +76,7 @@ pub(super) fn check_attempts(asked: &Asked, queue: &QueueName, known: &Known, le
 
 /// Whether its time is one of the wall clock, which is not known here.
 fn is_by_wall(new: &NewJob) -> bool {
-    matches!(new.due, Some(Due::At(_))) || matches!(new.recurs, Some(Recurs::Cron { .. }))
+    matches!(new.due, Some(DueTime::At(_))) || matches!(new.recurs, Some(RecurrenceTerms::Cron { .. }))
 }
 
 /// Not before its time; which moment of the wall clock it was is not known here.
@@ -98,8 +98,8 @@ pub(super) fn check_runs(asked: &Asked, queue: &QueueName, known: &Known, lease:
         return Ok(());
     }
     let (interval, executions) = match recurs {
-        Recurs::Every { interval, executions } => (interval.as_millis() as i64, *executions),
-        Recurs::Cron { executions, .. } => (1_000, *executions),
+        RecurrenceTerms::Every { interval, executions } => (interval.as_millis() as i64, *executions),
+        RecurrenceTerms::Cron { executions, .. } => (1_000, *executions),
     };
     let mut runs: Vec<Timestamp> = known.leases.iter().map(|known| known.run_at).collect();
     let goes_back = runs.iter().any(|run_at| *run_at > lease.run_at);
@@ -108,7 +108,7 @@ pub(super) fn check_runs(asked: &Asked, queue: &QueueName, known: &Known, lease:
     runs.sort_unstable();
     runs.dedup();
     let too_many = executions.is_some_and(|most| runs.len() > most as usize);
-    let is_first_by_delay = matches!(recurs, Recurs::Cron { .. });
+    let is_first_by_delay = matches!(recurs, RecurrenceTerms::Cron { .. });
     Invariant::RUNS_IN_TURN.check(!goes_back && !too_many && (apart == 0 || is_first_by_delay), || {
         format!("{lease:?}, {apart} ms from its times, is the run of a job that had {runs:?}: {recurs:?}")
     })
@@ -172,7 +172,7 @@ pub(super) fn check_group_order(
 
 #[cfg(test)]
 mod tests {
-    use engine::queues::{OnConflict, Payload};
+    use engine::queues::{ConflictPolicy, JobPayload};
 
     use super::*;
 
@@ -182,12 +182,12 @@ mod tests {
     /// A job that is given out and was never leased.
     fn known(due: i64, group: &str) -> Known {
         let new = NewJob {
-            payload: Payload::Json("1".into()),
+            payload: JobPayload::Json("1".into()),
             due: None,
             ttl: None,
             tries: 2,
             alias: None,
-            on_conflict: OnConflict::Reject,
+            on_conflict: ConflictPolicy::Reject,
             group: Some(group.into()),
             recurs: None,
             idempotency_key: None,
