@@ -10,7 +10,7 @@ use records::{
 
 use super::bytes::{ByteReader, put_option, put_u64};
 use super::field::{Field, stored};
-use super::key::{self, FeedPlace};
+use super::key::{self, EncodedMoment};
 use super::{CodecError, Stored};
 use crate::record::{Index, record};
 use crate::table::Table;
@@ -138,13 +138,13 @@ record!(
     indexes: [
         Index {
             table: Table::DeliveriesByClient,
-            rows: |(at, client, _), row| row(FeedPlace::from(*at).below(&key::incarnation(*client)), &[]),
-            names: |row, _| FeedPlace::at_end_of(row).map(key::moment),
+            rows: |(at, client, _), row| row(EncodedMoment::from(*at).below(&key::incarnation(*client)), &[]),
+            names: |row, _| EncodedMoment::at_end_of(row).map(key::moment),
         },
         Index {
             table: Table::DeliveriesByDevice,
-            rows: |(at, _, slot), row| row(FeedPlace::from(*at).below(&key::slot(*slot)), &[]),
-            names: |row, _| FeedPlace::at_end_of(row).map(key::moment),
+            rows: |(at, _, slot), row| row(EncodedMoment::from(*at).below(&key::slot(*slot)), &[]),
+            names: |row, _| EncodedMoment::at_end_of(row).map(key::moment),
         },
     ],
 );

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use records::{DeviceSlot, Event, EventKey};
 
 use super::field::stored;
-use super::key::{self, FeedPlace};
+use super::key::{self, EncodedMoment};
 use crate::record::{Index, record};
 use crate::table::Table;
 
@@ -20,7 +20,7 @@ record!(
     place: |event| Cow::Owned((event.id.into(), event.slot)),
     indexes: [Index {
         table: Table::EventsByDevice,
-        rows: |(at, slot), row| row(FeedPlace::from(*at).below(&key::slot(*slot)), &[]),
-        names: |row, _| FeedPlace::at_end_of(row).map(key::moment),
+        rows: |(at, slot), row| row(EncodedMoment::from(*at).below(&key::slot(*slot)), &[]),
+        names: |row, _| EncodedMoment::at_end_of(row).map(key::moment),
     }],
 );

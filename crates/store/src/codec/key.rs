@@ -220,14 +220,14 @@ pub(crate) fn job_from(bytes: &[u8]) -> Result<JobId, CodecError> {
 
 /// A place in a feed: a time and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FeedPlace {
+pub(crate) struct EncodedMoment {
     pub(crate) at: Timestamp,
     pub(crate) number: u32,
 }
 
 macro_rules! moment_of {
     ($($key:ty),*) => {
-        $(impl From<$key> for FeedPlace {
+        $(impl From<$key> for EncodedMoment {
             fn from(key: $key) -> Self {
                 Self { at: key.at, number: key.number }
             }
@@ -237,7 +237,7 @@ macro_rules! moment_of {
 
 moment_of!(EventKey, DeliveryKey, QuarantineKey, NoticeKey, CommandKey, TimelineEntryKey);
 
-impl FeedPlace {
+impl EncodedMoment {
     pub(crate) const LAST: Self = Self { at: Timestamp::MAX, number: u32::MAX };
 
     /// The first of a time.
@@ -269,7 +269,7 @@ impl FeedPlace {
 }
 
 /// The key of an event or a delivery in the feed of its partition.
-pub(crate) fn moment(moment: impl Into<FeedPlace>) -> TableKey {
+pub(crate) fn moment(moment: impl Into<EncodedMoment>) -> TableKey {
     moment.into().below(&[])
 }
 
@@ -301,19 +301,19 @@ pub(crate) fn open_lane(open: &OpenCommand) -> TableKey {
 
 /// An open command, behind those of its device that go before it.
 pub(crate) fn open_command(open: &OpenCommand) -> TableKey {
-    FeedPlace::from(open.key).below(&open_lane(open))
+    EncodedMoment::from(open.key).below(&open_lane(open))
 }
 
 /// The open command of which an index has a row that ends with its moment, and that holds the rest.
 pub(crate) fn open_command_from(row: &[u8], lane: &[u8]) -> Result<TableKey, CodecError> {
-    FeedPlace::at_end_of(row).map(|moment| moment.below(lane))
+    EncodedMoment::at_end_of(row).map(|moment| moment.below(lane))
 }
 
 /// Behind every open command of a device in a phase.
 pub(crate) fn behind_open_commands(phase: CommandPhase, device: DeviceSlot) -> TableKey {
     let mut key = open_commands(phase, device);
     key.push(u8::MAX);
-    FeedPlace::LAST.below(&key)
+    EncodedMoment::LAST.below(&key)
 }
 
 /// The device whose open commands a key is among.

@@ -6,7 +6,7 @@ use base::Incarnation;
 use records::{Notice, NoticeKey, NoticeKind, NoticePost};
 
 use super::field::{choices, fields, stored};
-use super::key::{self, FeedPlace};
+use super::key::{self, EncodedMoment};
 use crate::record::record;
 
 stored!(
@@ -37,6 +37,6 @@ record!(
 
 record!(
     NoticePost: NoticePosts by (Incarnation, NoticeKey),
-    key: |(client, notice)| FeedPlace::from(*notice).below(&key::incarnation(*client)),
+    key: |(client, notice)| EncodedMoment::from(*notice).below(&key::incarnation(*client)),
     place: |post| Cow::Owned((post.client, post.notice)),
 );

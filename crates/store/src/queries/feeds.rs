@@ -10,7 +10,7 @@ use records::{
 };
 
 use super::index_of;
-use crate::codec::key::{self, FeedPlace, TableKey};
+use crate::codec::key::{self, EncodedMoment, TableKey};
 use crate::key_range::KeyRange;
 use crate::port::{FeedFilter, Page, StoreError, View};
 use crate::record::Record;
@@ -151,8 +151,8 @@ pub(super) struct TableRange {
 
 impl TableRange {
     /// The part that a page may hold; `prefix` is what an index is by.
-    pub(super) fn of<K: Copy + Into<FeedPlace>>(table: Table, prefix: &[u8], page: Page<K>) -> Self {
-        let first_at = |at: Timestamp| FeedPlace::first_at(at).below(prefix);
+    pub(super) fn of<K: Copy + Into<EncodedMoment>>(table: Table, prefix: &[u8], page: Page<K>) -> Self {
+        let first_at = |at: Timestamp| EncodedMoment::first_at(at).below(prefix);
         let mut low = Bound::Included(first_at(page.from));
         let mut high = Bound::Excluded(first_at(page.to));
         if let Some(after) = page.after.map(|after| after.into().below(prefix)) {

@@ -4,7 +4,7 @@ use base::Incarnation;
 use records::{Notice, NoticeKey, NoticePost};
 
 use super::feeds::TableRange;
-use crate::codec::key::{self, FeedPlace};
+use crate::codec::key::{self, EncodedMoment};
 use crate::key_range::KeyRange;
 use crate::port::{Page, StoreError, View};
 use crate::table::Table;
@@ -33,7 +33,7 @@ impl dyn View + '_ {
         limit: usize,
     ) -> Result<Vec<NoticePost>, StoreError> {
         let place =
-            |(client, at): (Incarnation, NoticeKey)| FeedPlace::from(at).below(&key::incarnation(client));
+            |(client, at): (Incarnation, NoticeKey)| EncodedMoment::from(at).below(&key::incarnation(client));
         self.records(KeyRange::of(&[]).after(after.map(place)), true)?.take(limit).collect()
     }
 }

@@ -9,7 +9,7 @@ use records::{
 };
 
 use super::rows::{CheckedPartition, RowCheck, Wrong};
-use crate::codec::key::{self, FeedPlace};
+use crate::codec::key::{self, EncodedMoment};
 use crate::table::Table;
 
 impl RowCheck<'_, '_> {
@@ -69,17 +69,17 @@ impl RowCheck<'_, '_> {
 
     fn progress_and_attempts(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
-        let needs_delivery = |check: &Self, moment: FeedPlace| {
+        let needs_delivery = |check: &Self, moment: EncodedMoment| {
             if moment.at < kept(within) {
                 return Ok(());
             }
             check.needs(Table::Deliveries, partition, &moment.below(&[]))
         };
         self.records(Table::Progress, partition, |check, key, _: DeliveryProgress| {
-            needs_delivery(check, FeedPlace::at_end_of(key).map_err(|error| error.to_string())?)
+            needs_delivery(check, EncodedMoment::at_end_of(key).map_err(|error| error.to_string())?)
         });
         self.indexed(partition, |check, attempt: &Attempt| {
-            needs_delivery(check, FeedPlace::from(attempt.delivery))
+            needs_delivery(check, EncodedMoment::from(attempt.delivery))
         });
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use base::PartitionId;
 use records::{Command, CommandState, DeviceSlot};
 
-use crate::codec::key::{self, BlobKey, FeedPlace, TableKey};
+use crate::codec::key::{self, BlobKey, EncodedMoment, TableKey};
 use crate::codec::rows_of_command;
 use crate::embedded::blobs::{BlobWriter, damaged_blob};
 use crate::embedded::tables::{Table, TablesTransaction};
@@ -58,7 +58,7 @@ fn events(
     let mut events = writer.table(Table::Events)?;
     let found = index.first(partition, &KeyRange::of(slot), EVENTS_AT_ONCE, |_, _| Ok(true))?;
     for (key, _) in &found {
-        let moment = FeedPlace::at_end_of(key);
+        let moment = EncodedMoment::at_end_of(key);
         let moment =
             moment.map_err(|error| damaged_row(writer.name(), Table::EventsByDevice, key, &error))?;
         events.remove(partition, &moment.below(&[]))?;
@@ -79,7 +79,7 @@ fn commands(
     let mut gone: BTreeMap<Table, Vec<TableKey>> = BTreeMap::new();
     for (key, _) in &found {
         let damaged = |error| damaged_row(writer.name(), Table::CommandsByDevice, key, &error);
-        let moment = FeedPlace::at_end_of(key).map_err(damaged)?.below(&[]);
+        let moment = EncodedMoment::at_end_of(key).map_err(damaged)?.below(&[]);
         let command: Option<Command> = record(writer, partition, &moment)?;
         let state: Option<CommandState> = record(writer, partition, &moment)?;
         let rows = command.zip(state).map(|(command, state)| rows_of_command(&command, &state));
