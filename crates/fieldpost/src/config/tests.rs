@@ -87,7 +87,7 @@ fn the_defaults_are_those_of_the_contract() {
         lmstfy: LmstfySettings { listen: None, admin_listen: None },
         amqp: AmqpSettings {
             url: None,
-            queue: QueueName::new("sensors-queue").expect("a name"),
+            queue: AmqpQueueName::new("sensors-queue").expect("a name"),
             prefetch: NonZeroU16::new(1_000).expect("not 0"),
         },
         relay: agreed_relay(),

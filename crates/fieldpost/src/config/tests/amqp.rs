@@ -9,7 +9,7 @@ fn a_queue_of_rabbitmq_is_read() {
     check(&file, &[], |settings| {
         settings.amqp = AmqpSettings {
             url: Some(AmqpUrl::parse(url).expect("a URL")),
-            queue: QueueName::new("q").expect("a name"),
+            queue: AmqpQueueName::new("q").expect("a name"),
             prefetch: NonZeroU16::MAX,
         };
     });

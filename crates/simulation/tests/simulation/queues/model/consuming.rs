@@ -218,8 +218,8 @@ mod tests {
     use std::time::Duration;
 
     use base::{PartitionId, Timestamp};
-    use engine::queues::{JobRef, JobState, Payload};
-    use records::{Batch, Holder, JobHead, JobId, Op, QueueKey, Terms};
+    use engine::queues::{JobPayload, JobRef, JobState};
+    use records::{Batch, JobHead, JobId, JobTerms, LeaseHolder, Op, QueueKey};
 
     use super::*;
     use crate::queues::meant::Meant;
@@ -232,7 +232,7 @@ mod tests {
     fn ready() -> Job {
         Job {
             id: JOB,
-            payload: Payload::Json("1".into()),
+            payload: JobPayload::Json("1".into()),
             number: 0,
             published_at: NOW,
             run_at: NOW,
@@ -261,9 +261,9 @@ mod tests {
             visible_at: NOW.after(TTR),
             attempt: 1,
             tries: 1,
-            state: records::JobState::Reserved { lease: 1, holder: Holder::Outside },
+            state: records::HeadState::Reserved { lease: 1, holder: LeaseHolder::Outside },
             alias: None,
-            terms: Terms::default(),
+            terms: JobTerms::default(),
             successor: None,
         })));
         batch
