@@ -61,7 +61,7 @@ pub(crate) struct MachinePlan {
     pub(crate) storage: StorageKind,
     pub(crate) partitions: u16,
     pub(crate) weights: MachineWeights,
-    /// Whether one batch may be larger than the log's usual limit.
+    /// Whether batches may weigh more than a step usually takes.
     pub(crate) has_large_batches: bool,
     /// Everything that is stored is looked at after each start.
     pub(crate) audits_starts: bool,

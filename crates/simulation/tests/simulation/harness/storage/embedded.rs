@@ -7,9 +7,11 @@ use std::time::Duration;
 use base::random::Random;
 use base::{Clock, Lineage};
 use blocklog::{Disk, LogId, LogOptions, SimulatedDisk};
+use engine::kernel::runner::BATCHES_IN_FLIGHT_MAX;
 use store::embedded::LOG_BYTES_FACTOR_MAX;
 use store::{
-    BLOCK_SUFFIX, Checked, EmbeddedOptions, EmbeddedStore, StepOutcome, Store, StoreError, SyncMode,
+    BATCH_BYTES_MAX, BLOCK_SUFFIX, Checked, EmbeddedOptions, EmbeddedStore, StepOutcome, Store, StoreError,
+    SyncMode,
 };
 
 use super::mortal_disk::{Doom, MortalDisk};
@@ -25,10 +27,13 @@ const DOOM_WITHIN_CALLS: u64 = 150;
 /// The file of the tables; all others are the log's, but for the lock, which is empty, and files of
 /// blocks.
 const TABLES: &str = "tables";
-/// Bytes that one commit, of several batches, may add to a log that is as long as it may be.
-const COMMIT_BYTES: u64 = 128 << 10;
-/// The same where batches may be as large as they ever are.
-const LARGE_COMMIT_BYTES: u64 = 64 << 20;
+/// What the name of a segment of the log ends with.
+const SEGMENT_SUFFIX: &str = ".seg";
+/// Segments of the log besides spares and those that hold what waits for a checkpoint: the oldest,
+/// the newest, and two that begin with a claim.
+const OTHER_SEGMENTS: u64 = 4;
+/// Bytes of a batch: a step takes no more work into one that weighs so much.
+const BATCH_BYTES: u64 = 1 << 20;
 /// Stands for never.
 const NEVER: u64 = u64::MAX;
 
@@ -42,7 +47,10 @@ pub(crate) struct OnDisk {
     doom: Doom,
     injected: Option<InjectedFault>,
     copies: u64,
-    largest_commit_bytes: u64,
+    /// Bytes that one batch may have.
+    largest_batch_bytes: u64,
+    /// Bytes by which the log grew with the latest commit that made it longer.
+    commit_bytes: u64,
 }
 
 impl OnDisk {
@@ -57,7 +65,8 @@ impl OnDisk {
             doom: Doom::default(),
             injected: plan.injected,
             copies: 0,
-            largest_commit_bytes: if plan.has_large_batches { LARGE_COMMIT_BYTES } else { COMMIT_BYTES },
+            largest_batch_bytes: if plan.has_large_batches { BATCH_BYTES_MAX as u64 } else { BATCH_BYTES },
+            commit_bytes: 0,
         }
     }
 
@@ -86,6 +95,32 @@ impl OnDisk {
     fn bytes_of(&self, meant: impl Fn(&str) -> bool) -> u64 {
         let names = self.disk.list().unwrap_or_default();
         names.iter().filter(|name| meant(name)).filter_map(|name| self.disk.file_len(name)).sum()
+    }
+
+    fn log_bytes(&self) -> u64 {
+        self.bytes_of(|name| name != TABLES && !name.contains(BLOCK_SUFFIX))
+    }
+
+    /// Bytes that the log may take. A commit begins while less waits for a checkpoint than the
+    /// store's limit, and comes on top. What waits may take twice its bytes: a frame goes to the
+    /// next segment where it is too long for the rest of one.
+    fn log_bytes_max(&self) -> u64 {
+        let log = &self.options.log;
+        let waiting = LOG_BYTES_FACTOR_MAX * self.options.checkpoint_log_bytes;
+        2 * waiting
+            + (OTHER_SEGMENTS + log.spare_segments_max as u64) * log.segment_bytes
+            + self.long_oldest_bytes()
+            + self.commit_bytes
+    }
+
+    /// Bytes of the oldest segment, if a single long frame made it longer than others. It may be
+    /// there although the tables cover it. The log keeps the segment that is written to, and a
+    /// checkpoint after that frees it.
+    fn long_oldest_bytes(&self) -> u64 {
+        let names = self.disk.list().unwrap_or_default();
+        let oldest = names.iter().find(|name| name.ends_with(SEGMENT_SUFFIX));
+        let bytes = oldest.and_then(|name| self.disk.file_len(name)).unwrap_or(0);
+        if bytes > self.options.log.segment_bytes { bytes } else { 0 }
     }
 }
 
@@ -119,12 +154,21 @@ impl Storage for OnDisk {
     }
 
     fn commit_step(&mut self, _: &mut Random) -> bool {
-        self.opened.as_ref().is_some_and(|store| match store.commit_step() {
+        let Some(store) = self.opened.clone() else { return false };
+        let before = self.log_bytes();
+        match store.commit_step() {
             StepOutcome::Idle => false,
-            StepOutcome::Worked => true,
+            StepOutcome::Worked => {
+                let grown = self.log_bytes().saturating_sub(before);
+                // It does not grow into zeros that are there already, nor once the store has failed.
+                if grown > 0 {
+                    self.commit_bytes = grown;
+                }
+                true
+            }
             // The log has no room: the real committer wakes the checkpointer and waits.
             StepOutcome::Full => store.checkpoint_step(self.clock.now()) == StepOutcome::Worked,
-        })
+        }
     }
 
     fn upkeep_step(&mut self, random: &mut Random) -> bool {
@@ -182,14 +226,20 @@ impl Storage for OnDisk {
         Some(end)
     }
 
-    fn is_bounded(&self, _: usize) -> Result<(), String> {
-        let bytes = self.bytes_of(|name| name != TABLES && !name.contains(BLOCK_SUFFIX));
-        let log = &self.options.log;
-        let most = LOG_BYTES_FACTOR_MAX * self.options.checkpoint_log_bytes
-            + (2 + log.spare_segments_max as u64) * log.segment_bytes
-            + log.zeros_ahead_bytes
-            + self.largest_commit_bytes;
-        if bytes <= most { Ok(()) } else { Err(format!("the log takes {bytes} bytes; {most} are allowed")) }
+    fn is_bounded(&self, partitions: usize) -> Result<(), String> {
+        // A crash may bring back files that were freed. The next opening frees them again.
+        if self.opened.is_none() {
+            return Ok(());
+        }
+        let largest_commit_bytes = (BATCHES_IN_FLIGHT_MAX * partitions) as u64 * self.largest_batch_bytes;
+        let limits = [
+            ("the latest commit", self.commit_bytes, largest_commit_bytes),
+            ("the log", self.log_bytes(), self.log_bytes_max()),
+        ];
+        match limits.into_iter().find(|(_, bytes, most)| bytes > most) {
+            None => Ok(()),
+            Some((what, bytes, most)) => Err(format!("{what} takes {bytes} bytes; {most} are allowed")),
+        }
     }
 
     fn is_faulty(&self) -> bool {
