@@ -79,7 +79,7 @@ pub(crate) fn put<R: Placed>(record: &R, out: &mut Vec<TableChange>) {
 fn put_at<R: Record>(place: &R::Place, record: &R, out: &mut Vec<TableChange>) {
     out.push(TableChange::Put { table: R::TABLE, key: R::key(place), value: record.to_boxed_row() });
     index_rows::<R>(place, |table, key, value| {
-        out.push(TableChange::Put { table, key, value: Box::from(value) })
+        out.push(TableChange::Put { table, key, value: Box::from(value) });
     });
 }
 

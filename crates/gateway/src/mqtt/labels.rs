@@ -110,7 +110,7 @@ impl Labels {
             device.profile.labels.iter().any(|(known, its)| known == key && its == value)
         });
         self.remembered(|generations| {
-            generations.put((*login, device.clone()), RememberedLabel { has, change })
+            generations.put((*login, device.clone()), RememberedLabel { has, change });
         });
         Ok(has)
     }

@@ -199,7 +199,7 @@ impl World {
             PublishOutcome::New | PublishOutcome::Succeeds { .. } => drop(self.stored.bodies.insert(new.id)),
             PublishOutcome::Replaced { job, .. } => assert!(self.stored.bodies.contains(&job)),
             PublishOutcome::Kept(id) | PublishOutcome::Conflict(id) => {
-                assert!(self.stored.bodies.contains(&id))
+                assert!(self.stored.bodies.contains(&id));
             }
         }
     }

@@ -175,7 +175,7 @@ impl LeanMqttConnection {
         while let Some(packet) = take_packet(input, self.dialect.version)? {
             match packet {
                 PacketToPublisher::Reply { step, packet_id, refusal } => {
-                    self.answer(lane, step, packet_id, refusal)?
+                    self.answer(lane, step, packet_id, refusal)?;
                 }
                 PacketToPublisher::Pingresp => {}
                 PacketToPublisher::Disconnect { reason } => {

@@ -74,7 +74,7 @@ impl MemoryPartition {
             // a deleted device is swept at once
             TableChange::Put { table: Table::Deleted, .. } => {}
             TableChange::Put { table, key, value } => {
-                drop(self.rows_mut(table).insert(key, Arc::from(value)))
+                drop(self.rows_mut(table).insert(key, Arc::from(value)));
             }
             TableChange::Delete { table, key } => drop(self.rows_mut(table).remove(&key)),
             TableChange::Sign(sign) => self.sign(sign),
@@ -138,7 +138,7 @@ impl MemoryPartition {
             }
             TableChange::Delete { table: Table::Tasks, key } => self.assert_as_put::<TaskRecord>(key, rest),
             TableChange::Delete { table: Table::TaskStates, key } => {
-                self.assert_as_put::<TaskState>(key, rest)
+                self.assert_as_put::<TaskState>(key, rest);
             }
             TableChange::Delete { table: Table::Picks, key } => self.assert_as_put::<Pick>(key, rest),
             TableChange::Delete { .. } | TableChange::Sign(_) | TableChange::DropDevice(_) => {}
