@@ -160,7 +160,8 @@ impl Storage for OnDisk {
             StepOutcome::Idle => false,
             StepOutcome::Worked => {
                 let grown = self.log_bytes().saturating_sub(before);
-                // It does not grow into zeros that are there already, nor once the store has failed.
+                // It does not grow into zeros that are there already, nor once the store has
+                // failed.
                 if grown > 0 {
                     self.commit_bytes = grown;
                 }
