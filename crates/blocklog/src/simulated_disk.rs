@@ -44,6 +44,8 @@ const ENOSPC: i32 = 28;
 pub struct DiskCounters {
     /// Reads from files.
     pub reads: u64,
+    /// Those of them that failed, as they were to.
+    pub failed_reads: u64,
     /// Writes to files and changes of their length.
     pub writes: u64,
     /// The bytes that were written.
@@ -396,6 +398,7 @@ impl DiskFile for SimulatedFile {
         let mut state = self.state()?;
         state.counters.reads += 1;
         if DiskState::is_due(&mut state.faults.read) {
+            state.counters.failed_reads += 1;
             return Err(io::Error::from_raw_os_error(EIO));
         }
         let content = content(&self.file);

@@ -149,6 +149,8 @@ fn faults_come_once_and_when_they_were_asked_for() {
     file.write_at(0, &[7]).unwrap();
     assert_eq!(file.read_at(0, &mut [0]).unwrap_err().raw_os_error(), Some(EIO));
     file.read_at(0, &mut [0]).unwrap();
+    let counted = disk.counters();
+    assert_eq!((counted.reads, counted.failed_reads), (2, 1));
 }
 
 #[test]
@@ -206,5 +208,6 @@ fn the_same_seed_tears_the_same_way() {
 fn counters_tell_what_was_asked() {
     let (disk, file) = disk_with_file(1);
     file.read_at(0, &mut [0; 4]).unwrap();
-    assert_eq!(disk.counters(), DiskCounters { reads: 1, writes: 1, bytes_written: 2048, syncs: 2 });
+    let asked = DiskCounters { reads: 1, failed_reads: 0, writes: 1, bytes_written: 2048, syncs: 2 };
+    assert_eq!(disk.counters(), asked);
 }

@@ -284,6 +284,11 @@ impl Machine {
         self.storage().is_faulty()
     }
 
+    /// Reads of files that the disk has failed so far.
+    pub(crate) fn failed_reads(&self) -> u64 {
+        self.storage().failed_reads()
+    }
+
     pub(super) fn heal_storage(&self) {
         self.trace.note(format_args!("storage heals"));
         self.storage().heal();

@@ -57,6 +57,11 @@ pub(crate) trait Storage {
     /// Whether faults may still come, or have come since it was healed.
     fn is_faulty(&self) -> bool;
 
+    /// Reads of files that have failed since it was made.
+    fn failed_reads(&self) -> u64 {
+        0
+    }
+
     /// No more faults, and no end that was to come.
     fn heal(&mut self);
 

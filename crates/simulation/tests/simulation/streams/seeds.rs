@@ -28,6 +28,11 @@ const FOUND_BUGS: &[Found] = &[
         with: "",
         what: "the files of old blocks stayed, as nobody was told that the batch that dropped them was written",
     },
+    Found {
+        seed: 2182,
+        with: "steps=112 stop=0 memory_bytes=500 disk=0",
+        what: "the first message of a duplicate was to be told although the disk did not read its block",
+    },
 ];
 
 #[test]

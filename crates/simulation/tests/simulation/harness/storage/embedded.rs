@@ -247,6 +247,10 @@ impl Storage for OnDisk {
         self.faulty
     }
 
+    fn failed_reads(&self) -> u64 {
+        self.disk.counters().failed_reads
+    }
+
     fn heal(&mut self) {
         self.faulty = false;
         self.doom.avert();

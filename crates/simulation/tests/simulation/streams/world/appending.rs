@@ -182,9 +182,10 @@ impl World {
         let Some(server) = self.server.as_ref().filter(|_| is_there) else { return Ok(()) };
         let store = &*server.context.kernel.store;
         let messages: Vec<NewMessage> = duplicates.iter().map(|(_, message)| message.clone()).collect();
+        let failed_before = self.machine.failed_reads();
         let found = server.context.streams.first_messages(store, &stream_name(name), &messages);
-        // What lies in a storage that is away is not told.
-        let is_away = self.cold.is_away();
+        // What lies in a storage that is away, or in a file that was not read, is not told.
+        let is_unread = self.cold.is_away() || self.machine.failed_reads() > failed_before;
         let Ok(found) = found else {
             self.counts.unreadable += 1;
             return Ok(());
@@ -210,13 +211,13 @@ impl World {
                 (Some((id, kept)), Some(found)) => {
                     names.same(format_args!("the first of {origin:?}"), &found, &id)?;
                     let is_other = kept.payload != given.payload;
-                    if is_away && is_other && !first.conflict {
+                    if is_unread && is_other && !first.conflict {
                         self.counts.unreadable += 1;
                         continue;
                     }
                     names.same(format_args!("whether {id} is another"), &first.conflict, &is_other)?;
                 }
-                (Some(_), None) if is_away => self.counts.unreadable += 1,
+                (Some(_), None) if is_unread => self.counts.unreadable += 1,
                 (Some((id, _)), None) => {
                     return Err(names.broken(format!("{id} of {name} has {origin:?}, and is not found")));
                 }
