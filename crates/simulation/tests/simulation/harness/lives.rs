@@ -217,17 +217,21 @@ impl<W: Workload> Run<W> {
     }
 
     /// Tells a partition the outcome at `index`; those of one partition keep their order. One that
-    /// was loaded again of it goes back to what the store has.
+    /// was loaded again of it goes back to what the store has. One that has stopped hears nothing:
+    /// its driver, which listens for outcomes, has ended, and nobody is answered any more.
     pub(super) fn tell_outcome(&mut self, index: usize) -> Checked {
         let Some(process) = &self.process else { return Ok(()) };
         let Some(outcome) = process.outcomes.take(index) else { return Ok(()) };
         let Outcome { partition, seq, ending, result } = outcome;
-        self.machine.trace.note(format_args!("{partition} is told of batch {seq}: {ending:?}"));
-        if let Some(port) = self.workload.port_mut(partition) {
-            port.tell(result, ending, &self.machine.trace);
+        let trace = &self.machine.trace;
+        if let Some(port) = self.workload.port_mut(partition).filter(|port| !port.is_dead()) {
+            trace.note(format_args!("{partition} is told of batch {seq}: {ending:?}"));
+            port.tell(result, ending, trace);
             if ending == Ending::Durable && !port.is_dead() {
                 self.workload.track(partition).shown(seq);
             }
+        } else {
+            trace.note(format_args!("nobody is told of batch {seq} of {partition}: {ending:?}"));
         }
         for (partition, head) in process.spy.take_loaded() {
             self.machine.count(|counts| counts.reloads += 1);

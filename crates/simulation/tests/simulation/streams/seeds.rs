@@ -33,6 +33,11 @@ const FOUND_BUGS: &[Found] = &[
         with: "steps=112 stop=0 memory_bytes=500 disk=0",
         what: "the first message of a duplicate was to be told although the disk did not read its block",
     },
+    Found {
+        seed: 2064,
+        with: "steps=93 memory_bytes=8688 set=7 delete=0 read=28 moving_percent=42",
+        what: "the harness told a partition that had stopped that its batch was durable, and so a call was answered",
+    },
 ];
 
 #[test]
