@@ -32,6 +32,10 @@ pub(crate) const FOLLOWERS_SHARE: usize = 256;
 
 /// A list that grows at its end.
 pub(crate) trait Followable: List {
+    /// Whether it ends before what is still being written. A page of it then waits until it shows
+    /// all that callers were answered about.
+    const ENDS_EARLY: bool = false;
+
     /// From here on it is told what may be for this list; `None` of a device that is unknown, of
     /// which there will be nothing.
     fn follow(&self) -> Result<Option<Follower>, Problem>;
@@ -72,6 +76,9 @@ pub(crate) async fn answer<L: Followable>(
     feed: FeedQuery,
     list: L,
 ) -> Result<Response, Refused> {
+    if L::ENDS_EARLY {
+        api.engine().feeds_caught_up().await;
+    }
     if page.form != ListForm::Page || feed.wait.is_zero() {
         return list::answer(api, page, list).await;
     }

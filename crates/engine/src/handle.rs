@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use base::locks::locked;
 use base::{ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, WayIn, hash};
@@ -47,6 +48,9 @@ mod streams;
 
 use idempotent::{made, unguessable};
 use start::Starting;
+
+/// How long a page of a feed waits for what is still being written.
+const FEED_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// A running engine. Cheap to clone; every clone is the same engine.
 #[derive(Clone)]
@@ -457,6 +461,16 @@ impl Engine {
             self.until(from).await;
         }
         self.shared.context.kernel.feed_clock().wait_for(|| self.feed_horizon() > stamp).await;
+    }
+
+    /// Returns when feeds show all that is durable by now, which is what callers were answered about.
+    /// That is at once, unless another partition has something older on its way, or stamps run ahead
+    /// of the clock. Returns after [`FEED_WAIT_MAX`] in any case.
+    pub async fn feeds_caught_up(&self) {
+        let durable = self.shared.context.kernel.feed_clock().durable();
+        if self.feed_horizon() <= durable {
+            let _slow_disk = tokio::time::timeout(FEED_WAIT_MAX, self.shown(durable)).await;
+        }
     }
 
     /// Where a feed that is read now ends: nothing comes to be shown before that time.

@@ -238,6 +238,8 @@ impl List for CommandListing {
 }
 
 impl Followable for CommandListing {
+    const ENDS_EARLY: bool = true;
+
     fn follow(&self) -> Result<Option<Follower>, Problem> {
         // One that was sent before may come to have the status that is asked for.
         let by_status = self.filter.status.is_some();

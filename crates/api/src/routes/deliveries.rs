@@ -121,6 +121,8 @@ impl List for Deliveries {
 }
 
 impl Followable for Deliveries {
+    const ENDS_EARLY: bool = true;
+
     fn follow(&self) -> Result<Option<Follower>, Problem> {
         // One that was made before may come to have the status that is asked for.
         let by_status = self.filter.status.is_some();

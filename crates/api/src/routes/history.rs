@@ -109,6 +109,8 @@ impl List for Events {
 }
 
 impl Followable for Events {
+    const ENDS_EARLY: bool = true;
+
     fn follow(&self) -> Result<Option<Follower>, Problem> {
         follow(&self.engine, FollowedFeed::Events, self.filter.device.as_ref())
     }

@@ -65,6 +65,8 @@ impl List for RefusedReportList {
 }
 
 impl Followable for RefusedReportList {
+    const ENDS_EARLY: bool = true;
+
     fn follow(&self) -> Result<Option<Follower>, Problem> {
         follow(&self.engine, FollowedFeed::Quarantine, None)
     }

@@ -54,6 +54,8 @@ impl List for Timeline {
 }
 
 impl Followable for Timeline {
+    const ENDS_EARLY: bool = true;
+
     fn follow(&self) -> Result<Option<Follower>, Problem> {
         follow(&self.engine, FollowedFeed::Timeline, Some(&self.device))
     }

@@ -23,6 +23,8 @@ const WRITES_AHEAD_MS_MAX: i64 = 2;
 pub(crate) struct FeedClock {
     /// The latest stamp given.
     latest: AtomicI64,
+    /// The latest stamp of what is durable: whoever made it may have been answered.
+    durable: AtomicI64,
     /// No stamp is earlier than this from now on.
     floor: AtomicI64,
     /// Readers that wait for a partition to have written.
@@ -66,6 +68,16 @@ impl FeedClock {
     /// The latest stamp that was given.
     pub(crate) fn latest(&self) -> Timestamp {
         Timestamp(self.latest.load(SeqCst))
+    }
+
+    /// What a partition stamped with this is durable. It has to be told before anybody is answered.
+    pub(crate) fn note_durable(&self, stamp: Timestamp) {
+        self.durable.fetch_max(stamp.0, SeqCst);
+    }
+
+    /// The latest stamp of what is durable.
+    pub(crate) fn durable(&self) -> Timestamp {
+        Timestamp(self.durable.load(SeqCst))
     }
 
     /// A partition is no longer writing what it was: feeds may end later. It has said so in its

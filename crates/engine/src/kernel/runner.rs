@@ -42,7 +42,10 @@ pub struct Runner<M: Machine> {
 /// A batch that is being written, and what it holds back.
 struct CommittingBatch<M: Machine> {
     seq: u64,
+    /// Nothing in it is stamped earlier.
     stamp: Timestamp,
+    /// Nor later than this.
+    last_stamp: Timestamp,
     effects: Vec<M::Effect>,
     update: Option<<M::Context as MachineContext>::Update>,
 }
@@ -147,12 +150,13 @@ impl<M: Machine> Runner<M> {
         let step = self.machine.step(moment, inputs, &fetch)?;
         match step.batch {
             Some(batch) => {
-                self.kernel.feed_clock().note(batch.head.stamp);
-                let seq = batch.head.seq;
+                let (seq, last_stamp) = (batch.head.seq, batch.head.stamp);
+                self.kernel.feed_clock().note(last_stamp);
                 let update = self.context.batch_made(self.id, &batch);
                 self.in_flight.push_back(CommittingBatch {
                     seq,
                     stamp: moment.stamp,
+                    last_stamp,
                     effects: step.effects,
                     update,
                 });
@@ -200,6 +204,9 @@ impl<M: Machine> Runner<M> {
                 let oldest = self.in_flight.iter().find(|batch| batch.seq > result.seq);
                 self.has_written_before(oldest.map_or(Timestamp::MAX, |batch| batch.stamp));
                 while let Some(batch) = self.in_flight.pop_front_if(|batch| batch.seq <= result.seq) {
+                    if M::Context::HAS_FEEDS {
+                        self.kernel.feed_clock().note_durable(batch.last_stamp);
+                    }
                     self.release(batch.effects);
                     self.context.batch_durable(batch.stamp, batch.update.as_ref());
                 }

@@ -1,19 +1,24 @@
 //! The engine as the edges hold it, over a store in memory in which the test decides when a batch
 //! is durable.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use base::{
-    ClientId, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
+    ClientId, Clock, DeviceId, Incarnation, Lineage, PartitionId, SystemClock, Timestamp, Value, WayIn, hash,
 };
 use engine::queries::{DeliveryFilter, DeviceFilter, EventFilter};
 use engine::{
     AttemptDue, AttemptEnd, AttemptOutcome, ClientPatch, Engine, EngineSettings, NewClient, NewDevice,
     OnlyIf, Page, Patch, PendingSlice, Report, ReportContent, SliceOutcome,
 };
+use futures_util::future::poll_immediate;
 use records::{Connection, Delivery, DeliveryStatus};
 use store::{MemoryStore, Planned};
+
+use crate::queues::rig::{NOON, TestClock};
 
 const PARTITIONS: u16 = 4;
 
@@ -59,7 +64,11 @@ impl Rig {
     }
 
     async fn over(store: MemoryStore) -> Self {
-        let (store, clock) = (Arc::new(store), Arc::new(SystemClock::start(Timestamp(0))));
+        Self::with(store, Arc::new(SystemClock::start(Timestamp(0)))).await
+    }
+
+    async fn with(store: MemoryStore, clock: Arc<dyn Clock>) -> Self {
+        let store = Arc::new(store);
         let port = Arc::clone(&store) as Arc<dyn engine::Store>;
         Self { store, engine: Engine::start(settings(), port, clock).await.expect("loads") }
     }
@@ -178,6 +187,30 @@ async fn a_slice_is_acknowledged_only_when_every_part_is_durable() {
     }
     assert!(rig.store.step());
     assert_eq!(pending.durable().await, Ok(SliceOutcome { accepted: 40, rejected: Vec::new() }));
+}
+
+#[tokio::test]
+async fn a_feed_catches_up_with_what_was_answered() {
+    // It stands: reports of two partitions are stamped alike.
+    let clock = TestClock { now: AtomicI64::new(NOON), wall: AtomicI64::new(NOON) };
+    let rig = Rig::with(MemoryStore::manual(Lineage(1), PARTITIONS), Arc::new(clock)).await;
+    let devices = ["d1", "d2"].map(str::to_owned);
+    assert_ne!(hash::device_partition(&id("d1"), PARTITIONS), hash::device_partition(&id("d2"), PARTITIONS));
+    rig.create_stepping(&devices).await;
+    let mut taken = Vec::new();
+    for device in &devices {
+        taken.push(rig.submit(vec![report(device, 1.0)]).await);
+        until(|| rig.store.waiting() == taken.len()).await;
+    }
+    assert!(rig.store.step());
+    assert!(taken.remove(0).durable().await.is_ok());
+    assert!(rig.events().is_empty(), "what the other partition writes may be older");
+    let mut caught_up = pin!(rig.engine.feeds_caught_up());
+    assert!(poll_immediate(&mut caught_up).await.is_none());
+    assert!(rig.store.step());
+    assert!(taken.remove(0).durable().await.is_ok());
+    caught_up.await;
+    assert_eq!(rig.events(), [1, 1]);
 }
 
 #[tokio::test]
