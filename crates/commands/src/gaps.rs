@@ -33,7 +33,9 @@ impl Gaps {
     /// are dropped, two for each that begins: so there are never more than devices that are in one.
     pub(crate) fn begin(&mut self, slot: DeviceSlot, now: Timestamp, began_at: Timestamp, span: Duration) {
         let end = began_at.after(span);
-        if end <= now.max(self.end(slot)) {
+        // A publish may be noted some milliseconds ahead of the clock: without a gap that holds up
+        // nothing.
+        if span.is_zero() || end <= now.max(self.end(slot)) {
             return;
         }
         self.forget(slot);

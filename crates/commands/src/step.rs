@@ -31,6 +31,12 @@ pub(crate) struct LaneStep<'a, S> {
 }
 
 impl<S: CommandStore> LaneStep<'_, S> {
+    /// The time that is noted for what comes of a command now. The stamp in its id may be some
+    /// milliseconds ahead of the clock, and nothing comes of it before it was given.
+    pub(crate) fn time_for(&self, command: &Command) -> Timestamp {
+        self.now.max(command.id.at)
+    }
+
     /// A command by its key.
     pub(crate) fn read(&self, key: CommandKey) -> Result<Option<Tracked>, S::Error> {
         let Some(command) = self.store.command(key)? else { return Ok(None) };

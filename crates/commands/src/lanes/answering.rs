@@ -21,7 +21,7 @@ impl<S: CommandStore> LaneStep<'_, S> {
     ) -> Result<AnswerOutcome, S::Error> {
         let Some((command, state)) = self.sent(slot, key)? else { return Ok(AnswerOutcome::Unknown) };
         if state.status.has_ended() {
-            let late = LateAnswer { ok, at: self.now, result };
+            let late = LateAnswer { ok, at: self.time_for(&command), result };
             return Ok(self.keep_late((command, state), late));
         }
         // A failure that the device told is known by its result.
@@ -45,7 +45,8 @@ impl<S: CommandStore> LaneStep<'_, S> {
             return Ok(if state.was_answered() { AnswerOutcome::Repeated } else { AnswerOutcome::Late });
         }
         let (before, phase) = (CommandPlace::of(&command, &state), state.phase());
-        let (status, progress, progress_at) = (CommandStatus::Running, Some(progress), Some(self.now));
+        let (status, progress_at) = (CommandStatus::Running, Some(self.time_for(&command)));
+        let progress = Some(progress);
         let state = CommandState { status, progress, progress_at, is_held: false, ..state };
         self.write(before, &command, &state);
         self.tell(&command, &state, How::Progressed);

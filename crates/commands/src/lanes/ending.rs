@@ -29,7 +29,8 @@ impl<S: CommandStore> LaneStep<'_, S> {
         status: CommandStatus,
     ) -> Result<(), S::Error> {
         let (before, phase) = (CommandPlace::of(command, &state), state.phase());
-        let state = CommandState { status, is_held: false, finished_at: Some(self.now), ..state };
+        let finished_at = Some(self.time_for(command));
+        let state = CommandState { status, is_held: false, finished_at, ..state };
         self.write(before, command, &state);
         self.tell(command, &state, How::Ended);
         self.lanes.take(command.slot, command.id.into());

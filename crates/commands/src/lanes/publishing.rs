@@ -48,13 +48,13 @@ impl<S: CommandStore> LaneStep<'_, S> {
         gap: Duration,
     ) {
         let tries = state.tries.saturating_add(1);
-        let (status, published_at) = (CommandStatus::Published, Some(self.now));
+        let (status, published_at) = (CommandStatus::Published, self.time_for(&command));
         // From then on its device has the time to answer, and all of it.
         let expires_at = state.expires_at.filter(|_| command.cause.pick().is_none());
-        let state = CommandState { status, tries, published_at, expires_at, ..state };
+        let state = CommandState { status, tries, published_at: Some(published_at), expires_at, ..state };
         self.write(before, &command, &state);
         self.tell(&command, &state, How::Published);
-        self.lanes.begin_gap(command.slot, self.now, self.now, gap);
+        self.lanes.begin_gap(command.slot, self.now, published_at, gap);
         self.lanes.put(Unanswered::new(command, state));
     }
 

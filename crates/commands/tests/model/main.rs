@@ -189,7 +189,7 @@ fn a_flood_of_commands_whose_time_is_over_leaves_room_to_the_lanes() {
     world.apply(&Operation::Send(Send { attempts_max: 1, ..plain_command() }));
     let over = Send { device: 1, ttl: Some(10), ..plain_command() };
     (0..20).for_each(|_| world.apply(&Operation::Send(over.clone())));
-    world.apply(&Operation::Skip { time: 10 });
+    world.apply(&Operation::Skip { time: 12 });
     world.moved.clear();
     world.advance(4);
     let failed = world.moved.iter().position(|moved| moved.state.status == records::CommandStatus::Failed);

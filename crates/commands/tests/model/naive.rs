@@ -41,6 +41,12 @@ pub(crate) struct Come {
     pub(crate) late: Option<(bool, i64, Option<String>)>,
 }
 
+impl Known {
+    fn not_before_it_was_given(&self, now: i64) -> i64 {
+        now.max(self.key.at.0)
+    }
+}
+
 impl Come {
     pub(crate) const GIVEN: Self = Self {
         status: CommandStatus::Scheduled,
@@ -191,7 +197,7 @@ impl Naive {
             if is_same || known.come.late.is_some() {
                 return AnswerOutcome::Repeated;
             }
-            known.come.late = Some((ok, now, result));
+            known.come.late = Some((ok, known.not_before_it_was_given(now), result));
             self.tell(key, "late");
             return AnswerOutcome::Late;
         }
@@ -209,7 +215,7 @@ impl Naive {
             return if known.answered { AnswerOutcome::Repeated } else { AnswerOutcome::Late };
         }
         (known.come.status, known.come.held, known.again) = (CommandStatus::Running, false, false);
-        known.come.progress = Some((progress, now));
+        known.come.progress = Some((progress, known.not_before_it_was_given(now)));
         self.tell(key, "progressed");
         self.go_on(slot);
         AnswerOutcome::Moved
@@ -385,10 +391,11 @@ impl Naive {
         let known = self.find(key).expect("it is there");
         known.come.status = CommandStatus::Published;
         known.come.tries += 1;
-        known.come.published_at = Some(now);
+        let at = known.not_before_it_was_given(now);
+        known.come.published_at = Some(at);
         known.again = false;
         let slot = known.slot;
-        self.device(slot).published_at = Some(now);
+        self.device(slot).published_at = Some(at);
         self.tell(key, "published");
     }
 
@@ -396,7 +403,7 @@ impl Naive {
         let now = self.now;
         let known = self.find(key).expect("it is there");
         (known.come.status, known.come.held, known.again) = (status, false, false);
-        known.come.finished_at = Some(now);
+        known.come.finished_at = Some(known.not_before_it_was_given(now));
         self.tell(key, "ended");
     }
 
@@ -422,7 +429,7 @@ impl Naive {
 
     fn gap_end(&mut self, slot: DeviceSlot) -> i64 {
         let device = self.device(slot);
-        device.published_at.map_or(i64::MIN, |at| at + device.gap)
+        device.published_at.filter(|_| device.gap > 0).map_or(i64::MIN, |at| at + device.gap)
     }
 
     /// After a restart only what was not answered tells when something went out last.

@@ -268,7 +268,7 @@ impl Partition {
         })?;
         let latest = unanswered().filter_map(|other| other.state.published_at).max();
         Invariant::NEVER_EARLY_HARDLY_LATE
-            .check(latest.is_none_or(|at| at.after(pace.gap) <= step.now), || {
+            .check(pace.gap.is_zero() || latest.is_none_or(|at| at.after(pace.gap) <= step.now), || {
                 format!("{} within the gap after {latest:?}", what())
             })?;
         self.counts.repeats += u64::from(new.tries > 1);
