@@ -7,8 +7,8 @@ use base::{ClientId, DeviceId, EntityId, Incarnation, Timestamp, Value};
 use crate::weight::{RECORD_BYTES, text_of, weighs};
 use crate::{DeviceSlot, EventKind, JobId};
 
-/// What one client has not been told yet of one device. Exists only while there is something
-/// untold, or an attempt under way.
+/// What one client has not been told yet of one device. Exists only while something is untold, a
+/// notification has not got through, or an attempt is under way.
 ///
 /// Its job is the one in the queue of the client with the device's slot as its alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +18,9 @@ pub struct NotificationState {
     /// The client.
     pub client: Incarnation,
     /// Kinds of the events since the last one delivered, oldest first; the newest
-    /// [`base::limits::NOTIFICATION_TYPES_MAX`].
+    /// [`base::limits::NOTIFICATION_TYPES_MAX`]. None of an event that was told and is sent again.
     pub untold: Vec<EventKind>,
-    /// The value before the oldest untold event.
+    /// The value before the oldest untold event, or before the one that is sent again.
     pub previous: Option<Value>,
     /// Notifications superseded or failed since the last one delivered.
     pub skipped: u32,

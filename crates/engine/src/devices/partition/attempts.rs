@@ -128,9 +128,11 @@ impl DevicePartition {
             Some(device) => {
                 let flight = pair.in_flight.as_ref();
                 let delivery = flight.map_or(NO_ID, |flight| flight.delivery);
+                let kind = notification_state::newest_kind(pair, state);
+                let repeated = std::slice::from_ref(&kind);
                 (self.settings.render)(&NotificationView {
                     delivery,
-                    kind: pair.untold.last().copied().unwrap_or(records::EventKind::Changed),
+                    kind,
                     timestamp: delivery.at,
                     device: &device.id,
                     device_kind: self.devices.kind(device),
@@ -141,7 +143,7 @@ impl DevicePartition {
                     changed_at: state.changed_at,
                     last_seen_at: self.watch.seen(pair.slot).map(|seen| seen.at),
                     sequence: state.sequence,
-                    types: &pair.untold,
+                    types: if pair.untold.is_empty() { repeated } else { &pair.untold[..] },
                     skipped: pair.skipped,
                 })
             }

@@ -6,7 +6,7 @@
 
 use base::limits::NOTIFICATION_TYPES_MAX;
 use base::{Incarnation, Timestamp, Value};
-use records::{DeviceSlot, EventKind, Flight, NotificationState, WaitingDelivery};
+use records::{Connection, DeviceSlot, DeviceState, EventKind, Flight, NotificationState, WaitingDelivery};
 
 /// The state of a device and client of which the client was told everything.
 pub(super) fn new(slot: DeviceSlot, client: Incarnation) -> NotificationState {
@@ -36,8 +36,19 @@ pub(super) fn add_event(pair: &mut NotificationState, kind: EventKind, previous:
     pair.untold.push(kind);
 }
 
-/// The pending notification is about to be sent: it tells everything untold. Nothing happens
-/// without one.
+/// The kind of the device's newest event. Where all is told, it follows from the device's state.
+/// Only a loss leaves a device lost, and only a change leaves another value than before.
+pub(super) fn newest_kind(pair: &NotificationState, device: &DeviceState) -> EventKind {
+    match pair.untold.last() {
+        Some(kind) => *kind,
+        None if device.connection == Connection::Lost => EventKind::Lost,
+        None if device.value == pair.previous => EventKind::Restored,
+        None => EventKind::Changed,
+    }
+}
+
+/// The pending notification is about to be sent: it tells everything untold, or the newest event
+/// again. Nothing happens without one.
 pub(super) fn start_attempt(
     pair: &mut NotificationState,
     now: Timestamp,
@@ -136,6 +147,38 @@ mod tests {
         let flight = pair.in_flight.take().expect("in flight");
         delivered(&mut pair, flight);
         assert_eq!(pair.skipped, 1);
+    }
+
+    #[test]
+    fn what_is_told_again_stays_told() {
+        let mut pair = NotificationState { previous: number(1), pending: waiting(1), ..state() };
+        start_attempt(&mut pair, Timestamp(0), number(2).as_ref());
+        add_event(&mut pair, Changed, number(2).as_ref());
+        pair.pending = waiting(2);
+        assert_eq!((&pair.untold[..], &pair.previous), (&[Changed][..], &number(2)));
+        let flight = pair.in_flight.take().expect("in flight");
+        assert!(delivered(&mut pair, flight));
+        assert_eq!((pair.untold, pair.previous), (vec![Changed], number(2)));
+    }
+
+    #[test]
+    fn the_kind_of_what_is_told_again_follows_from_the_device() {
+        for (kind, connection, value, previous) in [
+            (Changed, Connection::Online, number(1), None),
+            (Changed, Connection::Online, number(1), number(2)),
+            (Lost, Connection::Lost, number(1), number(1)),
+            (Lost, Connection::Lost, None, None),
+            (Restored, Connection::Online, number(1), number(1)),
+            (Restored, Connection::Online, None, None),
+        ] {
+            let device = DeviceState { value, connection, ..DeviceState::default() };
+            let mut pair = NotificationState { previous, ..state() };
+            assert_eq!(newest_kind(&pair, &device), kind, "{device:?} {pair:?}");
+            for untold in EventKind::ALL {
+                add_event(&mut pair, untold, None);
+                assert_eq!(newest_kind(&pair, &device), untold);
+            }
+        }
     }
 
     #[test]

@@ -63,8 +63,8 @@ impl DevicePartition {
         step.push(Op::PutEvent(Box::new(event)));
     }
 
-    /// Queues a notification of everything untold; it replaces the pending one. The pair must be
-    /// there.
+    /// Queues a notification of everything untold; where all is told, of the newest event again. It
+    /// replaces the pending one. The pair must be there.
     pub(super) fn queue_notification(
         &mut self,
         slot: DeviceSlot,

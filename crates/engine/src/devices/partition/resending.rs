@@ -3,11 +3,11 @@
 
 use base::{EntityId, Incarnation, Problem, Timestamp};
 use records::{
-    Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, JobClock, JobPurpose,
-    NotificationState, Op,
+    Connection, Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, EventKind, JobClock,
+    JobPurpose, NotificationState, Op,
 };
 
-use super::{DevicePartition, DeviceStep, notification_state, pending};
+use super::{DevicePartition, DeviceStep, pending};
 use crate::kernel::reply::InputFailure;
 
 impl DevicePartition {
@@ -96,7 +96,7 @@ impl DevicePartition {
     }
 
     /// A notification that was delivered goes out again under a new id, with the present picture.
-    /// The device may have changed while nobody was linked.
+    /// The device may have changed while nobody was linked. Nothing becomes untold by this.
     fn repeat(&mut self, delivery: &Delivery, step: &mut DeviceStep<'_>) -> Result<(), InputFailure> {
         let place = (delivery.slot, delivery.client);
         let read = || pending::newest_delivery(step.fetch, place.0, place.1);
@@ -104,13 +104,16 @@ impl DevicePartition {
         if newest.is_some_and(|newest| newest != delivery.id) {
             return Err(superseded().into());
         }
-        // The event may be too old to be kept.
-        let (kind, previous) = self.newest_event(place.0, step)?.unwrap_or((delivery.kind, None));
-        let mut again = self.pairs.get_or_new(place);
-        notification_state::add_event(&mut again, kind, previous.as_ref());
-        drop(again);
-        let told = (kind, self.state(place.0).sequence);
-        self.queue_notification(place.0, place.1, told, Some(delivery.id), step);
+        let state = self.state(place.0);
+        let is_change = delivery.kind == EventKind::Changed && state.connection != Connection::Lost;
+        let previous = match self.newest_event(place.0, step)? {
+            Some(event) => event.previous.clone(),
+            // It is too old to be kept.
+            None if is_change => None,
+            None => state.value,
+        };
+        self.pairs.get_or_new(place).previous = previous;
+        self.tell_again(place.0, place.1, Some(delivery.id), step);
         Ok(())
     }
 }

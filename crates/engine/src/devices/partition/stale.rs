@@ -5,9 +5,10 @@
 //! `skipped` tell what was missed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use base::{Incarnation, Value};
-use records::{DeviceSlot, EventKind, NotificationState};
+use base::{EntityId, Incarnation};
+use records::{DeviceSlot, Event, NotificationState};
 use store::StoreError;
 
 use super::{DevicePartition, DeviceStep, notification_state, pending};
@@ -56,7 +57,7 @@ impl DevicePartition {
         let stale = self.stale.get(&client).into_iter().flatten();
         let slots: Vec<DeviceSlot> = stale.copied().take(max).collect();
         for slot in slots {
-            self.tell_again(slot, client, step);
+            self.tell_again(slot, client, None, step);
         }
         if !self.stale.contains_key(&client) {
             // Also where there was none: whoever ordered this believed otherwise.
@@ -66,11 +67,18 @@ impl DevicePartition {
         }
     }
 
-    fn tell_again(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
-        let newest = self.pairs.get(&(slot, client)).and_then(|pair| pair.untold.last().copied());
-        let Some(kind) = newest else { return };
-        let sequence = self.state(slot).sequence;
-        self.queue_notification(slot, client, (kind, sequence), None, step);
+    /// Queues a notification that no event caused. The pair must be there.
+    pub(super) fn tell_again(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        resend_of: Option<EntityId>,
+        step: &mut DeviceStep<'_>,
+    ) {
+        let Some(pair) = self.pairs.get(&(slot, client)) else { return };
+        let state = self.state(slot);
+        let told = (notification_state::newest_kind(pair, &state), state.sequence);
+        self.queue_notification(slot, client, told, resend_of, step);
     }
 
     /// Tells a client again of devices behind `after`, some at a time. Where to go on; `None` at
@@ -105,24 +113,21 @@ impl DevicePartition {
         if flight.is_some_and(|flight| !flight.is_cancelled()) {
             return Ok(());
         }
-        if pair.is_none_or(|pair| pair.untold.is_empty()) {
-            let Some((kind, previous)) = self.newest_event(slot, step)? else { return Ok(()) };
-            let mut again = self.pairs.get_or_new((slot, client));
-            notification_state::add_event(&mut again, kind, previous.as_ref());
+        if pair.is_none_or(|pair| pair.untold.is_empty() && pair.failed.is_none()) {
+            let Some(event) = self.newest_event(slot, step)? else { return Ok(()) };
+            self.pairs.get_or_new((slot, client)).previous.clone_from(&event.previous);
         }
-        self.tell_again(slot, client, step);
+        self.tell_again(slot, client, None, step);
         Ok(())
     }
 
-    /// The kind of a device's newest event, and the value before it.
+    /// A device's newest event, if it is kept.
     pub(super) fn newest_event(
         &self,
         slot: DeviceSlot,
         step: &DeviceStep<'_>,
-    ) -> Result<Option<(EventKind, Option<Value>)>, StoreError> {
-        let newest =
-            self.pending.newest_events.get_or_read(&slot, || pending::newest_event(step.fetch, slot))?;
-        Ok(newest.map(|event| (event.kind, event.previous.clone())))
+    ) -> Result<Option<Arc<Event>>, StoreError> {
+        self.pending.newest_events.get_or_read(&slot, || pending::newest_event(step.fetch, slot))
     }
 }
 

@@ -118,3 +118,104 @@ fn by_hand_what_waits_for_its_retry_goes_at_once() {
     rig.resend();
     rig.lease_again(&due);
 }
+
+/// 0xA has reported 1 and then 0, and both were told.
+fn told() -> Rig {
+    let mut rig = Rig::linked();
+    for value in [1, 0] {
+        rig.report("0xA", number(value));
+        rig.attempt(status(200));
+    }
+    rig
+}
+
+/// Ways to tell again by hand what was told.
+const BY_HAND: [fn(&mut Rig); 2] = [
+    |rig| {
+        let newest = rig.all_deliveries().pop().expect("the newest");
+        rig.retry(newest.id).expect("accepted");
+    },
+    Rig::resend,
+];
+
+#[test]
+fn what_is_told_again_in_vain_stays_told() {
+    for by_hand in BY_HAND {
+        let mut rig = told();
+        by_hand(&mut rig);
+        let again =
+            rig.notifies("changed 0xA lock value=0 previous=1 seq=2 types=[Changed] skipped=0 online");
+        rig.ended(&again, status(500));
+        rig.restart();
+        rig.attend();
+        rig.report("0xA", number(1));
+        rig.notifies("changed 0xA lock value=1 previous=0 seq=3 types=[Changed] skipped=1 online");
+    }
+}
+
+#[test]
+fn what_is_told_again_and_not_yet_sent_gives_way_to_a_change() {
+    for by_hand in BY_HAND {
+        let mut rig = told();
+        by_hand(&mut rig);
+        rig.report("0xA", number(1));
+        rig.notifies("changed 0xA lock value=1 previous=0 seq=3 types=[Changed] skipped=1 online");
+    }
+}
+
+#[test]
+fn a_change_while_something_is_told_again_is_told_from_there_on() {
+    for by_hand in BY_HAND {
+        for (answer, skipped) in [(200, 0), (500, 1)] {
+            let mut rig = told();
+            by_hand(&mut rig);
+            let again = rig.lease_one();
+            rig.report("0xA", number(1));
+            rig.ended(&again, status(answer));
+            let next =
+                format!("changed 0xA lock value=1 previous=0 seq=3 types=[Changed] skipped={skipped} online");
+            let next = rig.notifies(&next);
+            rig.ended(&next, status(200));
+            assert_eq!(rig.partition.pairs.len(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_is_told_again_and_fails_for_good_is_stale_and_stays_told() {
+    for by_hand in BY_HAND {
+        let mut rig = told();
+        by_hand(&mut rig);
+        fail_for_good(&mut rig);
+        rig.restart();
+        rig.attend();
+        rig.tell_stale(true);
+        let probe =
+            rig.notifies("changed 0xA lock value=0 previous=1 seq=2 types=[Changed] skipped=1 online");
+        rig.ended(&probe, status(500));
+        rig.report("0xA", number(1));
+        let next = rig.notifies("changed 0xA lock value=1 previous=0 seq=3 types=[Changed] skipped=2 online");
+        rig.ended(&next, status(200));
+        assert_eq!(rig.partition.pairs.len(), 0);
+    }
+}
+
+#[test]
+fn a_loss_and_a_restoration_are_told_again_as_they_were() {
+    for by_hand in BY_HAND {
+        let mut rig = told();
+        rig.pass_slowly(HOUR + SECOND);
+        rig.attempt(status(200));
+        by_hand(&mut rig);
+        let again = rig.notifies("lost 0xA lock value=0 previous=0 seq=3 types=[Lost] skipped=0 lost");
+        rig.ended(&again, status(500));
+        rig.say("0xA", ReportContent::Alive);
+        let next =
+            rig.notifies("restored 0xA lock value=0 previous=0 seq=4 types=[Restored] skipped=1 online");
+        rig.ended(&next, status(200));
+        by_hand(&mut rig);
+        rig.notifies("restored 0xA lock value=0 previous=0 seq=4 types=[Restored] skipped=0 online");
+        let newest = rig.all_deliveries().pop().expect("the newest");
+        assert_eq!(newest.kind, EventKind::Restored);
+    }
+}

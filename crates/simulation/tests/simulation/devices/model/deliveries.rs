@@ -353,8 +353,8 @@ impl Partition {
         let Some(number) = found.filter(|_| self.lists(id)) else { return Ok(Err("unknown_delivery")) };
         let Delivery { slot, client, kind, device, .. } = self.deliveries[number].clone();
         // What it tells is what there is now, also where that came while nobody was linked.
-        let event = self.devices.get(&device).and_then(|device| self.events_of(device).last());
-        let (kind, previous) = event.map_or((kind, None), |event| (event.kind, event.previous.clone()));
+        let newest = self.devices.get(&device).map(|device| self.newest_event(device, kind));
+        let Some(newest) = newest else { return Ok(Err("not_linked")) };
         let known = self.devices.get_mut(&device).filter(|device| device.slot == slot);
         let Some(known) = known.filter(|device| device.links.contains(&client)) else {
             return Ok(Err("not_linked"));
@@ -382,8 +382,8 @@ impl Partition {
         } else if outdated || !pair.is_told() {
             Err("superseded")
         } else {
-            pair.events.push((kind, previous));
-            self.notify(&device, client, kind, Some(id), evidence)?;
+            pair.again = Some(newest.clone());
+            self.notify(&device, client, newest.0, Some(id), evidence)?;
             Ok(())
         };
         let device = self.devices.get_mut(&device).expect("it is there");

@@ -20,6 +20,8 @@ pub(crate) struct ExpectedNotifications {
     pub(crate) events: Vec<(EventKind, Option<Value>)>,
     /// How many of them the client knows.
     pub(crate) told: usize,
+    /// The device's newest event, while a client that knows everything is told it again by hand.
+    pub(crate) again: Option<(EventKind, Option<Value>)>,
     /// Notifications superseded or failed since the last one delivered.
     pub(crate) skipped: u32,
     /// The delivery that waits.
@@ -84,12 +86,24 @@ impl ExpectedNotifications {
     /// Whether the client knows everything that it is to know: what was cancelled does not count.
     pub(crate) fn is_told(&self) -> bool {
         let flies = self.flight.as_ref().is_some_and(|flight| !flight.is_cancelled);
-        self.told == self.events.len() && self.pending.is_none() && !flies
+        let knows_all = self.told == self.events.len() && self.again.is_none();
+        knows_all && self.pending.is_none() && !flies
     }
 
     /// Whether there is nothing to remember.
     pub(crate) fn is_over(&self) -> bool {
         self.is_told() && self.flight.is_none()
+    }
+
+    /// Something happened that the client is to know.
+    pub(crate) fn add_event(&mut self, kind: EventKind, previous: Option<Value>) {
+        self.again = None;
+        self.events.push((kind, previous));
+    }
+
+    /// What the next notification tells, oldest first.
+    pub(crate) fn to_tell(&self) -> &[(EventKind, Option<Value>)] {
+        self.again.as_ref().map_or(&self.events[self.told..], std::slice::from_ref)
     }
 
     /// The delivery that waits takes off.
@@ -110,6 +124,7 @@ impl ExpectedNotifications {
     /// What was in flight has been delivered.
     pub(crate) fn land(&mut self, flight: &Flight) {
         self.told = flight.tells;
+        self.again = None;
         self.skipped -= flight.skipped;
     }
 }
@@ -120,8 +135,8 @@ pub(crate) fn body(
     pair: &ExpectedNotifications,
     noticed_at: Timestamp,
 ) -> serde_json::Value {
-    let untold = &pair.events[pair.told..];
-    let newest = &untold[untold.len().saturating_sub(TYPES_MAX)..];
+    let to_tell = pair.to_tell();
+    let newest = &to_tell[to_tell.len().saturating_sub(TYPES_MAX)..];
     let types: Vec<&str> = newest.iter().map(|(kind, _)| kind.as_str()).collect();
     json!({
         "type": types.last(),
@@ -131,7 +146,7 @@ pub(crate) fn body(
             "kind": device.kind,
             "address": device.address,
             "value": as_json(device.value.as_ref()),
-            "previous": as_json(untold.first().and_then(|(_, before)| before.as_ref())),
+            "previous": as_json(to_tell.first().and_then(|(_, before)| before.as_ref())),
             "connection": device.connection.as_str(),
             "changed_at": device.changed_at.map(|at| at.to_string()),
             "last_seen_at": device.seen.map(|(at, _)| at.to_string()),

@@ -233,7 +233,7 @@ impl Partition {
         metric.into_iter().for_each(|metric| self.count(id, metric, at));
         for client in clients {
             let device = self.devices.get_mut(id).expect("it is there");
-            device.pairs.entry(client).or_default().events.push((kind, previous.cloned()));
+            device.pairs.entry(client).or_default().add_event(kind, previous.cloned());
             self.notify(id, client, kind, None, evidence)?;
         }
         Ok(())

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use base::{EntityId, Timestamp};
-use records::KeptFrom;
+use base::{EntityId, Timestamp, Value};
+use records::{Connection, EventKind, KeptFrom};
 
 use super::device::{Device, Event, Taken};
 use super::partition::Partition;
@@ -78,5 +78,16 @@ impl Partition {
     pub(crate) fn events_of<'a>(&self, device: &'a Device) -> &'a [Event] {
         let gone = device.events.partition_point(|event| event.at < self.kept.events);
         &device.events[gone..]
+    }
+
+    /// The kind of a device's newest event, and the value before it. Of an event that is too old to
+    /// be kept, what the device is like tells it, and a delivery of that kind.
+    pub(super) fn newest_event(&self, device: &Device, kind: EventKind) -> (EventKind, Option<Value>) {
+        match (self.events_of(device).last(), device.connection, kind) {
+            (Some(event), ..) => (event.kind, event.previous.clone()),
+            (None, Connection::Lost, _) => (EventKind::Lost, device.value.clone()),
+            (None, _, EventKind::Changed) => (EventKind::Changed, None),
+            (None, ..) => (EventKind::Restored, device.value.clone()),
+        }
     }
 }

@@ -36,9 +36,9 @@ impl Partition {
         Ok(())
     }
 
-    /// What is still untold is told by a new notification.
+    /// What is still untold, or told again, is told by a new notification.
     fn tell_again(&mut self, id: &DeviceId, client: Incarnation, evidence: &mut Evidence) -> Checked {
-        let (kind, _) = self.devices[id].pairs[&client].events.last().expect("something is untold").clone();
+        let (kind, _) = self.devices[id].pairs[&client].to_tell().last().expect("something").clone();
         self.notify(id, client, kind, None, evidence)
     }
 
@@ -70,7 +70,7 @@ impl Partition {
             self.due_now(number);
         } else if pair.flight.as_ref().is_none_or(|flight| flight.is_cancelled) {
             if pair.is_told() {
-                pair.events.extend(newest);
+                pair.again = newest;
             }
             self.counts.resent += 1;
             self.tell_again(id, client, evidence)?;
