@@ -288,7 +288,7 @@ mod tests {
     fn put(fleet: &FleetIndexes, slot: u32, room: u32) {
         let device = NewDevice {
             id: format!("d{slot}"),
-            labels: vec![("room".to_owned(), room.to_string())],
+            labels: Some(vec![("room".to_owned(), room.to_string())]),
             ..NewDevice::default()
         };
         let profile = device

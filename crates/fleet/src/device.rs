@@ -16,8 +16,8 @@ pub struct NewDevice {
     pub kind: Option<String>,
     /// Where it is installed.
     pub address: Option<String>,
-    /// Its labels, in any order.
-    pub labels: Vec<(String, String)>,
+    /// Its labels, in any order; none when left out.
+    pub labels: Option<Vec<(String, String)>>,
     /// How often it reports; the setting `devices.report_interval` when left out.
     pub report_interval: Option<Duration>,
     /// How commands go to it; as the settings say when left out.
@@ -41,7 +41,7 @@ impl NewDevice {
             id,
             kind: self.kind.map_or_else(|| Ok(Kind::lock()), |kind| id::kind(&kind))?,
             address: self.address.map(|address| text::checked("address", address)).transpose()?,
-            labels: label::checked(self.labels)?,
+            labels: self.labels.map(label::checked).transpose()?,
             report_interval_ms: self.report_interval.map(interval::report_interval_ms).transpose()?,
             pace: self.commands.map(|change| change.merged(PaceOverride::default())).transpose()?,
         })
@@ -54,7 +54,7 @@ pub struct CheckedDevice {
     id: DeviceId,
     kind: Kind,
     address: Option<String>,
-    labels: Vec<(String, String)>,
+    labels: Option<Vec<(String, String)>>,
     report_interval_ms: Option<u64>,
     pace: Option<PaceOverride>,
 }
@@ -90,8 +90,8 @@ impl CheckedDevice {
         if let Some(address) = self.address {
             profile.address = Some(address);
         }
-        if !self.labels.is_empty() {
-            profile.labels = self.labels;
+        if let Some(labels) = self.labels {
+            profile.labels = labels;
         }
         if let Some(ms) = self.report_interval_ms {
             profile.report_interval_ms = Some(ms);
@@ -108,7 +108,7 @@ impl CheckedDevice {
             slot: registration.slot,
             kind: self.kind,
             address: self.address,
-            labels: self.labels,
+            labels: self.labels.unwrap_or_default(),
             report_interval_ms: self.report_interval_ms,
             pace: self.pace.unwrap_or_default(),
             registered_at: registration.registered_at,
@@ -208,7 +208,7 @@ mod tests {
         NewDevice {
             kind: Some("face".to_owned()),
             address: Some("Moscow, Russia, Svobody st. 23 fl 1 room 16".to_owned()),
-            labels: vec![pair("site", "12"), pair("city", "Moscow")],
+            labels: Some(vec![pair("site", "12"), pair("city", "Moscow")]),
             report_interval: Some(Duration::from_secs(90)),
             commands: Some(PaceChange { in_flight: Patch::Set(2), ..PaceChange::default() }),
             ..named("0xA")
@@ -247,7 +247,7 @@ mod tests {
             (named("0123456789aBcDeF0"), "invalid_id"),
             (NewDevice { kind: Some("Face".to_owned()), ..full() }, "invalid_kind"),
             (NewDevice { address: Some("x".repeat(257)), ..full() }, "too_long"),
-            (NewDevice { labels: vec![pair("A", "x")], ..full() }, "invalid_label"),
+            (NewDevice { labels: Some(vec![pair("A", "x")]), ..full() }, "invalid_label"),
             (NewDevice { report_interval: Some(Duration::from_millis(999)), ..full() }, "invalid_interval"),
         ] {
             let name = format!("{device:?}");

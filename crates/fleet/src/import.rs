@@ -13,7 +13,7 @@ use crate::{CheckedDevice, NewDevice, Patch, Registration, RegistryRefusal, Regi
 /// A device as a line describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportDevice {
-    /// The device. Without labels, those it has stay.
+    /// The device. Labels that are left out stay; none at all take all away.
     pub device: NewDevice,
     /// Exactly the clients it is linked to; those it has stay when left out.
     pub clients: Option<Vec<String>>,
@@ -132,11 +132,11 @@ mod tests {
     const RULES: RegistryRules =
         RegistryRules { device_ids: base::DeviceIdForm::DEFAULT, allow_private: false };
 
-    fn line(labels: &[(&str, &str)], clients: Option<&[&str]>) -> CheckedImport {
+    fn line(labels: Option<&[(&str, &str)]>, clients: Option<&[&str]>) -> CheckedImport {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let device = NewDevice {
             id: "0xA".to_owned(),
-            labels: labels.iter().map(owned).collect(),
+            labels: labels.map(|labels| labels.iter().map(owned).collect()),
             ..NewDevice::default()
         };
         let clients = clients.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
@@ -150,23 +150,31 @@ mod tests {
             registered_at: Timestamp(0),
             expected_from: Attended(0),
         };
-        line(&[("site", "1")], None).register(registration, vec![Incarnation(7)])
+        line(Some(&[("site", "1")]), None).register(registration, vec![Incarnation(7)])
     }
 
     #[test]
     fn what_a_line_leaves_out_stays() {
         let present = registered();
-        let after = line(&[], None).merged(&present, None, None).expect("merged");
+        let after = line(None, None).merged(&present, None, None).expect("merged");
         assert_eq!(after, present);
     }
 
     #[test]
     fn what_a_line_names_is_set_exactly() {
-        let import = line(&[("city", "Moscow")], Some(&["a", "b", "a"]));
+        let import = line(Some(&[("city", "Moscow")]), Some(&["a", "b", "a"]));
         assert_eq!(import.clients().map(<[ClientId]>::len), Some(2), "twice is once");
         let after = import.merged(&registered(), Some(vec![Incarnation(8)]), None).expect("merged");
         assert_eq!(after.labels, [("city".to_owned(), "Moscow".to_owned())]);
         assert_eq!(after.clients, [Incarnation(8)]);
+    }
+
+    #[test]
+    fn a_line_may_name_that_there_are_none() {
+        let import = line(Some(&[]), Some(&[]));
+        assert_eq!(import.clients().map(<[ClientId]>::len), Some(0));
+        let after = import.merged(&registered(), Some(Vec::new()), None).expect("merged");
+        assert_eq!((after.labels, after.clients), (Vec::new(), Vec::new()));
     }
 
     #[test]

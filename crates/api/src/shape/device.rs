@@ -184,7 +184,7 @@ fn device_in(fields: &ObjectFields<'_>) -> Result<NewDevice, Problem> {
         id: fields.required("id", string)?,
         kind: fields.optional("kind", string)?,
         address: fields.optional("address", string)?,
-        labels: fields.optional("labels", labels)?.unwrap_or_default(),
+        labels: fields.optional("labels", labels)?,
         report_interval: fields.optional("report_interval", report_interval)?,
         commands: fields.optional("commands", pace)?,
     })

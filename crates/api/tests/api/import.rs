@@ -85,6 +85,21 @@ async fn a_line_sets_exactly_the_clients_that_it_names() {
     }
 }
 
+#[tokio::test]
+async fn a_line_sets_exactly_the_labels_that_it_names() {
+    let server = Server::start().await;
+    for (line, expect) in [
+        (r#"{"id":"a","labels":{"site":"12","floor":"1"}}"#, json!({"site": "12", "floor": "1"})),
+        (r#"{"id":"a"}"#, json!({"site": "12", "floor": "1"})),
+        (r#"{"id":"a","labels":null}"#, json!({"site": "12", "floor": "1"})),
+        (r#"{"id":"a","labels":{"site":"13"}}"#, json!({"site": "13"})),
+        (r#"{"id":"a","labels":{}}"#, json!({})),
+    ] {
+        import(&server, line).await;
+        assert_eq!(server.get("/v1/devices/a").await["labels"], expect, "{line}");
+    }
+}
+
 /// Many times the slices that may be under way, cut anywhere.
 #[tokio::test]
 async fn lines_take_effect_in_their_order_wherever_the_body_is_cut() {

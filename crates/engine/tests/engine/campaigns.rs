@@ -69,7 +69,7 @@ impl Fleet {
         let clock = Leaping { began: Instant::now(), ahead_ms: AtomicI64::new(NOW) };
         let fleet = Self::start(Arc::new(store), Arc::new(clock)).await;
         for number in 0..devices {
-            let labels = vec![("site".to_owned(), (number % 2).to_string())];
+            let labels = Some(vec![("site".to_owned(), (number % 2).to_string())]);
             let device = NewDevice { id: format!("d{number:03}"), labels, ..NewDevice::default() };
             fleet.engine.create_device(device).await.expect("registered");
             fleet.come(number).await;

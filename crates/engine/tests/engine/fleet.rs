@@ -224,7 +224,7 @@ async fn register_client(engine: &Engine, id: &str) {
 
 fn new(id: &str, labels: Vec<(String, String)>) -> NewDevice {
     let kind = if number(id).is_multiple_of(2) { "lock" } else { "gate" };
-    NewDevice { id: id.to_owned(), kind: Some(kind.to_owned()), labels, ..NewDevice::default() }
+    NewDevice { id: id.to_owned(), kind: Some(kind.to_owned()), labels: Some(labels), ..NewDevice::default() }
 }
 
 fn number(name: &str) -> u64 {

@@ -351,7 +351,7 @@ async fn devices_of_one_label_that_are_lost_at_once_are_one_notice() {
     let rig = Rig::start().await;
     for n in 0..6 {
         let (id, site) = (format!("d{n}"), format!("{}", n / 4));
-        let labels = vec![("site".to_owned(), site)];
+        let labels = Some(vec![("site".to_owned(), site)]);
         let device =
             NewDevice { id: id.clone(), labels, report_interval: Some(SECOND), ..NewDevice::default() };
         rig.engine.create_device(device).await.expect("registered");

@@ -68,7 +68,7 @@ impl Fleet {
 
     async fn register(&self, devices: usize, present: usize) {
         for number in 0..devices {
-            let labels = vec![("site".to_owned(), (number % 2).to_string())];
+            let labels = Some(vec![("site".to_owned(), (number % 2).to_string())]);
             let device = NewDevice { id: name(number), labels, ..NewDevice::default() };
             self.engine.create_device(device).await.expect("registered");
         }
@@ -223,7 +223,7 @@ async fn a_selection_is_taken_at_the_beginning_unless_later_ones_are_included() 
             new.devices = Some(vec![id(0), id(1), id(3), id(77)]);
         })
         .await;
-    let labels = vec![("site".to_owned(), "1".to_owned())];
+    let labels = Some(vec![("site".to_owned(), "1".to_owned())]);
     let later = NewDevice { id: "later".to_owned(), labels, ..NewDevice::default() };
     fleet.engine.create_device(later).await.expect("registered");
     until(|| fleet.rollout(&open).state.counts.total() == 4).await;

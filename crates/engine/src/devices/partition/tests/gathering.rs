@@ -97,7 +97,7 @@ fn a_device_that_was_registered_just_now_has_its_labels() {
     let mut rig = Rig::linked();
     rig.gather_for(vec![gathering(DOORS, Some("site=12"))]);
     for (id, site) in [("a", "12"), ("b", "13")] {
-        let labels = [("site".to_owned(), site.to_owned())].into();
+        let labels = Some([("site".to_owned(), site.to_owned())].into());
         rig.create_and_report(NewDevice { id: id.into(), labels, ..NewDevice::default() }, number(1));
     }
     let devices: Vec<_> = rig.rows(DOORS)[0].reports.iter().map(|report| report.device.clone()).collect();

@@ -244,7 +244,7 @@ async fn a_device_that_has_lost_its_label_is_shown_to_its_site_no_more() {
     let bench = Bench::knowing(Principal { number: 1, username: "site".into(), login }).await;
     let engine = &bench.shared.engine;
     for id in ["0xA", "0xB"] {
-        let labels = vec![("site".to_owned(), "12".to_owned())];
+        let labels = Some(vec![("site".to_owned(), "12".to_owned())]);
         let device = engine::NewDevice { id: id.into(), labels, ..engine::NewDevice::default() };
         engine.create_device(device).await.expect("a new device");
     }

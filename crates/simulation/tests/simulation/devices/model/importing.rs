@@ -56,8 +56,8 @@ impl Partition {
         if asked.address.is_some() {
             device.address.clone_from(&asked.address);
         }
-        if !asked.labels.is_empty() {
-            let labels = asked.labels.iter().cloned().collect();
+        if let Some(labels) = &asked.labels {
+            let labels = labels.iter().cloned().collect();
             self.counts.relabelled += u64::from(device.labels != labels);
             device.labels = labels;
         }

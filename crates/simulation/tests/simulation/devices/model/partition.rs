@@ -277,7 +277,7 @@ impl Partition {
             slot,
             kind: device.kind.clone().unwrap_or_else(|| "lock".to_owned()),
             address: device.address.clone(),
-            labels: device.labels.iter().cloned().collect(),
+            labels: device.labels.iter().flatten().cloned().collect(),
             interval_ms: device.report_interval.map(|interval| interval.as_millis() as u64),
             registered_at: self.now,
             expected_from: self.listening.mark(EVERY).counted,

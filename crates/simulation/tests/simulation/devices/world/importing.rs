@@ -60,7 +60,7 @@ impl World {
                 .random
                 .chance(1, 3)
                 .then(|| format!("yard {}", self.machine.random.below(100))),
-            labels: if self.machine.random.chance(1, 2) { self.any_labels() } else { Vec::new() },
+            labels: self.machine.random.chance(1, 2).then(|| self.any_labels()),
             report_interval: self
                 .machine
                 .random

@@ -106,7 +106,7 @@ impl World {
             id: id.to_string(),
             kind: (kind != "lock" || self.machine.random.chance(1, 2)).then_some(kind),
             address,
-            labels: self.any_labels(),
+            labels: Some(self.any_labels()),
             report_interval: interval,
             commands: None,
         };
