@@ -60,11 +60,14 @@
 //! An **alias** is held by one waiting or reserved job of its queue. Publishing under an alias that
 //! is held:
 //!
-//! | | by a waiting job | by a reserved one | by one with a successor |
+//! | | by a waiting job | by a reserved one | by a reserved one with a successor |
 //! |---|---|---|---|
 //! | `Reject` | `Conflict` | `Conflict` | `Conflict`, with the successor |
 //! | `Keep` | `Kept` | `Succeeds`, after the job | `Kept`, the successor |
 //! | `Replace` | `Replaced` | `Succeeds`, after the run | the successor gives way, then as left |
+//!
+//! A job that waits again, for its next try or run, may have a successor. `Keep` answers the job
+//! then, and `Replace` drops the successor.
 //!
 //! A replaced job keeps its id. It has a new time, a new place in line, and attempts from 0. A
 //! successor after the job starts when the job is done, dead, expired or cancelled: its retries and

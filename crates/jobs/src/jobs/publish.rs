@@ -48,7 +48,7 @@ pub enum ConflictPolicy {
 pub enum PublishOutcome {
     /// It was stored.
     New,
-    /// This waiting job or successor stays; nothing was stored.
+    /// This waiting job stays, or this successor of a reserved one; nothing was stored.
     Kept(JobId),
     /// It took the place of a waiting job, whose id it has: the caller stores the body under that
     /// id.
@@ -137,16 +137,14 @@ impl Jobs {
         step: &mut JobsStep<'_>,
     ) -> PublishOutcome {
         let successor = self.table.successor(holder).map(|successor| successor.id);
-        let is_reserved = self.table[holder].lease.is_some();
-        let meant = successor.unwrap_or(self.table[holder].id);
-        match job.on_conflict {
-            ConflictPolicy::Reject => PublishOutcome::Conflict(meant),
-            ConflictPolicy::Keep if is_reserved && successor.is_none() => {
-                self.succeed(holder, job, Starts::AfterJob, step)
-            }
-            ConflictPolicy::Keep => PublishOutcome::Kept(meant),
-            ConflictPolicy::Replace if is_reserved => self.succeed(holder, job, Starts::AfterRun, step),
-            ConflictPolicy::Replace => self.replace(holder, job, step),
+        let (id, is_reserved) = (self.table[holder].id, self.table[holder].lease.is_some());
+        match (job.on_conflict, successor) {
+            (ConflictPolicy::Reject, _) => PublishOutcome::Conflict(successor.unwrap_or(id)),
+            (ConflictPolicy::Keep, _) if !is_reserved => PublishOutcome::Kept(id),
+            (ConflictPolicy::Keep, Some(successor)) => PublishOutcome::Kept(successor),
+            (ConflictPolicy::Keep, None) => self.succeed(holder, job, Starts::AfterJob, step),
+            (ConflictPolicy::Replace, _) if is_reserved => self.succeed(holder, job, Starts::AfterRun, step),
+            (ConflictPolicy::Replace, _) => self.replace(holder, job, step),
         }
     }
 

@@ -172,13 +172,30 @@ fn a_kept_successor_lets_retries_come_first() {
     rig.publish(NewJobHead { tries: 2, ..aliased(1, Keep) });
     let held = rig.take();
     rig.publish(aliased(2, Keep));
-    rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
     assert_eq!(rig.publish(aliased(3, Keep)), PublishOutcome::Kept(id(2)));
+    rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
     let retried = rig.take();
     assert_eq!(retried.job, id(1));
+    assert_eq!(rig.publish(aliased(3, Keep)), PublishOutcome::Kept(id(2)));
     assert_eq!(rig.lease(), None);
     assert_eq!(rig.release(retried, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
     assert_eq!(rig.drain(), [id(2)]);
+}
+
+#[test]
+fn keep_answers_a_job_that_waits_again_and_not_its_successor() {
+    for delay in [ms(0), ms(500)] {
+        let mut rig = Rig::new();
+        rig.publish(NewJobHead { tries: 3, ..aliased(1, Keep) });
+        let held = rig.take();
+        assert_eq!(rig.publish(aliased(2, Keep)), PublishOutcome::Succeeds { replaced: None });
+        rig.release(held, RetryTerms::counted(delay)).expect("it holds");
+        assert_eq!(rig.publish(aliased(3, Keep)), PublishOutcome::Kept(id(1)), "{delay:?}");
+        assert_eq!(rig.publish(aliased(3, Reject)), PublishOutcome::Conflict(id(2)));
+        assert_eq!((rig.jobs.get(id(3)), meant(&rig)), (None, Some(2)));
+        rig.at(500);
+        assert_eq!(rig.drain(), [id(1), id(2)]);
+    }
 }
 
 #[test]

@@ -96,11 +96,12 @@ impl Naive {
             return PublishOutcome::New;
         };
         let holder = &self.jobs[place];
-        let meant = holder.next.as_ref().map_or(holder.id, |next| next.id);
-        match (new.on_conflict, holder.lease.is_some(), holder.next.is_some()) {
-            (ConflictPolicy::Reject, _, _) => PublishOutcome::Conflict(meant),
-            (ConflictPolicy::Keep, true, false) => self.succeed(place, new, true),
-            (ConflictPolicy::Keep, _, _) => PublishOutcome::Kept(meant),
+        let (id, next) = (holder.id, holder.next.as_ref().map(|next| next.id));
+        match (new.on_conflict, holder.lease.is_some(), next) {
+            (ConflictPolicy::Reject, _, next) => PublishOutcome::Conflict(next.unwrap_or(id)),
+            (ConflictPolicy::Keep, false, _) => PublishOutcome::Kept(id),
+            (ConflictPolicy::Keep, true, None) => self.succeed(place, new, true),
+            (ConflictPolicy::Keep, true, Some(next)) => PublishOutcome::Kept(next),
             (ConflictPolicy::Replace, true, _) => self.succeed(place, new, false),
             (ConflictPolicy::Replace, false, _) => self.replace(place, new),
         }

@@ -96,10 +96,13 @@ impl Partition {
             return Ok(published);
         };
         let holder = self.queue(name).jobs[place].clone();
-        if new.on_conflict == ConflictPolicy::Keep && (!holder.is_reserved() || holder.next.is_some()) {
-            self.counts.kept += 1;
-            let kept = holder.meant();
-            return Ok(PublishedJob { id: kept.id, run_at: kept.run_at });
+        if new.on_conflict == ConflictPolicy::Keep {
+            let next = holder.next.as_ref().map(|next| &next.job);
+            let kept = if holder.is_reserved() { next } else { Some(&holder) };
+            if let Some(kept) = kept {
+                self.counts.kept += 1;
+                return Ok(PublishedJob { id: kept.id, run_at: kept.run_at });
+            }
         }
         if holder.is_reserved() {
             self.counts.succeeds += 1;
