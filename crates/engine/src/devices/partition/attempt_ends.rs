@@ -86,6 +86,8 @@ impl DevicePartition {
         mut attempt: Attempt,
         step: &mut DeviceStep<'_>,
     ) {
+        // The stamp in the delivery's id may be some milliseconds ahead of the clock.
+        attempt.at = attempt.at.max(delivery.at);
         // The timeline says that there was one; what it saw is with the delivery alone.
         let detail = std::mem::take(&mut attempt.detail);
         self.put_timeline(slot, Happening::DeliveryAttempt(delivery, Box::new(attempt.clone())), step);

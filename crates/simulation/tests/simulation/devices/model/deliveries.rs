@@ -304,8 +304,9 @@ impl Partition {
         self.in_vain(id, client, flight, Charge::NeverLast, due..=due);
     }
 
-    fn record(&mut self, delivery: usize, attempt: Attempt) {
+    fn record(&mut self, delivery: usize, mut attempt: Attempt) {
         let delivery = &mut self.deliveries[delivery];
+        attempt.at = attempt.at.max(delivery.id.at);
         self.recorded.push((DeliveryKey::from(delivery.id), attempt.number));
         delivery.log.push(attempt);
     }
