@@ -103,9 +103,13 @@ pub(crate) enum LogFormat {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::collections::BTreeSet;
+    use std::ffi::OsString;
+
+    use clap::{Command, CommandFactory};
 
     use super::*;
+    use crate::config::ServerSettings;
 
     fn parse(line: &str) -> Result<Cli, clap::error::ErrorKind> {
         Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.kind())
@@ -168,5 +172,24 @@ mod tests {
             Err(clap::error::ErrorKind::MissingRequiredArgument)
         );
         assert!(parse("fieldpost check-config f.toml").is_ok());
+    }
+
+    /// The variables that a command and those below it read in place of flags.
+    fn variables_of(command: &Command) -> BTreeSet<OsString> {
+        let own = command.get_arguments().filter_map(|arg| arg.get_env().map(OsString::from));
+        own.chain(command.get_subcommands().flat_map(variables_of)).collect()
+    }
+
+    #[test]
+    fn no_variable_of_the_command_line_is_taken_for_a_setting_of_the_server() {
+        let variables = variables_of(&Cli::command());
+        assert!(variables.contains(&OsString::from("FIELDPOST_RELAY_DATABASE")), "{variables:?}");
+        let load = |variables: Vec<(OsString, OsString)>| {
+            ServerSettings::load(None, variables, None, |_| Vec::new()).map_err(|e| e.to_string())
+        };
+        let settings = load(Vec::new());
+        for variable in variables {
+            assert_eq!(load(vec![(variable.clone(), "x".into())]), settings, "{variable:?}");
+        }
     }
 }

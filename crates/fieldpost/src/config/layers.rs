@@ -20,6 +20,9 @@ const EMPTY_BY_DEFAULT: [&str; 2] = ["auth", "kinds"];
 /// A list of sections, each written as `[[storages]]`.
 const LIST_OF_SECTIONS: &str = "storages";
 const PREFIX: &str = "FIELDPOST_";
+/// Variables that the command line reads in place of flags. One shell may have them for its
+/// commands and a server too, so they are no settings, whatever keys they resemble.
+const OF_COMMAND_LINE: [&str; 5] = ["CA", "PASSWORD", "RELAY_DATABASE", "TOKEN", "URL"];
 
 /// A value as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,6 +169,9 @@ impl Layers {
         for (name, value) in variables {
             let Some(name) = name.to_str() else { continue };
             let Some(setting) = name.strip_prefix(PREFIX) else { continue };
+            if OF_COMMAND_LINE.contains(&setting) {
+                continue;
+            }
             let origin = SettingOrigin::Variable(name.to_owned());
             if setting.starts_with('_') {
                 let (key, right) = self.meant_with_one_behind_prefix(setting.trim_start_matches('_'));
