@@ -121,7 +121,7 @@ fn publish_as(
         Topic::Unknown => return Err(unknown_topic(topic)),
     };
     let Some(known) = Kind::new(kind) else {
-        return Ok(report(device, None, Err(envelope::no_such_kind("the topic", kind))));
+        return Ok(report(device, None, Err(envelope::no_such_kind("the topic", &quoted(kind)))));
     };
     Ok(report(device, Some(known), message))
 }
@@ -181,9 +181,20 @@ fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
 const QUOTED_CHARS_MAX: usize = 80;
 
 pub(crate) fn quoted(text: &str) -> String {
-    let beginning = beginning(text);
-    let dots = if beginning.len() < text.len() { "..." } else { "" };
+    let (beginning, dots) = cut(text);
     format!("{beginning:?}{dots}")
+}
+
+/// As much of a sender's JSON as a detail repeats: a number has no quotes there.
+fn unquoted(json: &str) -> String {
+    let (beginning, dots) = cut(json);
+    format!("{}{dots}", beginning.replace(char::is_control, " "))
+}
+
+/// The beginning, and what stands for the rest.
+fn cut(text: &str) -> (&str, &'static str) {
+    let beginning = beginning(text);
+    (beginning, if beginning.len() < text.len() { "..." } else { "" })
 }
 
 /// As much of a sender's text as is repeated, raw: for fields of the log, which escapes them.

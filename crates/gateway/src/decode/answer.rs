@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::envelope::{missing, object_of, shown, string_of, there};
-use super::{canonical, compact, quoted};
+use super::{canonical, compact};
 
 /// The code of an answer to a command that the server cannot have sent.
 pub const UNKNOWN_COMMAND: &str = "unknown_command";
@@ -50,7 +50,7 @@ pub(super) fn answer(text: &str) -> Result<ReportContent, Problem> {
             Ok(ReportContent::Progress { command, progress })
         }
         (None, None, Some(raw)) => {
-            let detail = format!("ok must be true or false, not {}", quoted(raw.get()));
+            let detail = format!("ok must be true or false, not {}", shown(raw));
             Err(Problem::not_allowed("invalid_ok", detail))
         }
         (None, None, None) => Err(missing("ok")),
@@ -90,4 +90,29 @@ pub(super) fn command_id(raw: &RawValue) -> Result<EntityId, Problem> {
         let detail = format!("message_id is that of no command of this server: {}", shown(raw));
         Problem::unknown(UNKNOWN_COMMAND, detail)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_repeated_as_it_was_sent() {
+        let id = EntityId { routing: 1, at: Timestamp(2), number: 7, tag: 3 }.to_text(COMMAND_ID_PREFIX);
+        let long = format!("[{}0]", "0,".repeat(50));
+        for (ok, shown) in [
+            ("1", "1"),
+            ("null", "null"),
+            (r#""true""#, r#""true""#),
+            ("{\n\"a\":1}", r#"{ "a":1}"#),
+            (&long, &format!("{}...", &long[..80])),
+        ] {
+            let refused = answer(&format!(r#"{{"message_id":"{id}","ok":{ok}}}"#)).expect_err(ok);
+            assert_eq!(refused.detail, format!("ok must be true or false, not {shown}"));
+        }
+        let refused = answer(r#"{"message_id":17,"ok":true}"#).expect_err("no text");
+        assert!(refused.detail.ends_with(": 17"), "{}", refused.detail);
+    }
 }

@@ -13,7 +13,7 @@ use engine::intake::ReportId;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{DecodeRules, canonical, not_json, quoted};
+use super::{DecodeRules, canonical, not_json, quoted, unquoted};
 
 /// The fields of an envelope, each as its JSON text. A field that is there twice makes the whole
 /// unreadable.
@@ -78,7 +78,7 @@ impl<'a> EnvelopeFields<'a> {
     pub(super) fn kind(&self) -> Result<Option<Kind>, Problem> {
         let Some(raw) = self.kind else { return Ok(None) };
         let kind = string_of(raw).and_then(|text| Kind::new(&text));
-        kind.map(Some).ok_or_else(|| no_such_kind("the report", raw.get()))
+        kind.map(Some).ok_or_else(|| no_such_kind("the report", &shown(raw)))
     }
 
     /// What it says. `outer` is an id that came beside the payload; it goes before the one within.
@@ -86,7 +86,8 @@ impl<'a> EnvelopeFields<'a> {
         let data = self.data.ok_or_else(|| missing("data"))?;
         let value = canonical::value_in(self.text, data.get())?;
         let ts = self.ts.map(|raw| device_time(raw, rules.wall)).transpose()?;
-        let inner = self.id.map(|raw| string_of(raw).ok_or_else(|| bad_report_id(raw.get()))).transpose()?;
+        let inner =
+            self.id.map(|raw| string_of(raw).ok_or_else(|| bad_report_id(&shown(raw)))).transpose()?;
         let inner = inner.map(|id| report_id(&id)).transpose()?;
         let outer = outer.map(report_id).transpose()?;
         Ok(ReportMessage { content: ReportContent::Value { value, ts }, id: outer.or(inner) })
@@ -110,8 +111,8 @@ pub(super) struct ReportMessage {
 }
 
 /// The refusal of a kind that no device can be of.
-pub(super) fn no_such_kind(who: &str, kind: &str) -> Problem {
-    Problem::not_allowed("wrong_kind", format!("{who} names the kind {}, which no device has", quoted(kind)))
+pub(super) fn no_such_kind(who: &str, shown_kind: &str) -> Problem {
+    Problem::not_allowed("wrong_kind", format!("{who} names the kind {shown_kind}, which no device has"))
 }
 
 pub(super) fn missing(field: &str) -> Problem {
@@ -120,7 +121,7 @@ pub(super) fn missing(field: &str) -> Problem {
 
 fn device_id(field: &str, raw: &RawValue, rules: DecodeRules) -> Result<DeviceId, Problem> {
     let Some(text) = string_of(raw) else {
-        let detail = format!("{field} must be a string, not {}", quoted(raw.get()));
+        let detail = format!("{field} must be a string, not {}", shown(raw));
         return Err(Problem::not_allowed(super::INVALID_ID, detail));
     };
     rules.device_id(field, &text)
@@ -145,18 +146,17 @@ pub(super) fn report_id(id: &str) -> Result<ReportId, Problem> {
     // A character takes at least one byte, so most ids need no counting.
     let fits =
         !id.is_empty() && (id.len() <= REPORT_ID_CHARS_MAX || id.chars().count() <= REPORT_ID_CHARS_MAX);
-    if fits { Ok(ReportId::of(id)) } else { Err(bad_report_id(id)) }
+    if fits { Ok(ReportId::of(id)) } else { Err(bad_report_id(&quoted(id))) }
 }
 
 fn bad_report_id(shown: &str) -> Problem {
-    let detail =
-        format!("id must be a string of 1 to {REPORT_ID_CHARS_MAX} characters, not {}", quoted(shown));
+    let detail = format!("id must be a string of 1 to {REPORT_ID_CHARS_MAX} characters, not {shown}");
     Problem::not_allowed("invalid_report_id", detail)
 }
 
 /// A value as a detail repeats it: a string as it says, another one as it is written.
 pub(super) fn shown(raw: &RawValue) -> String {
-    string_of(raw).map_or_else(|| quoted(raw.get()), |text| quoted(&text))
+    string_of(raw).map_or_else(|| unquoted(raw.get()), |text| quoted(&text))
 }
 
 /// The text of a JSON string; `None` if it is another value.

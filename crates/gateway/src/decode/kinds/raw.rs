@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
 use crate::decode::envelope::{missing, object_of};
-use crate::decode::{UNKNOWN_COMMAND, compact, quoted};
+use crate::decode::{UNKNOWN_COMMAND, compact, quoted, unquoted};
 
 /// How a kind's commands and answers look.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +100,7 @@ impl RawForm {
         let id = self.ack_id_path.in_value(&value).ok_or_else(|| missing(&self.ack_id_path.0))?;
         let known = id.as_str().and_then(|id| EntityId::from_text(COMMAND_ID_PREFIX, id));
         let command = known.ok_or_else(|| {
-            let shown = id.as_str().map_or_else(|| quoted(&id.to_string()), quoted);
+            let shown = id.as_str().map_or_else(|| unquoted(&id.to_string()), quoted);
             let detail = format!("{} is that of no command: {shown}", self.ack_id_path.0);
             Problem::unknown(UNKNOWN_COMMAND, detail)
         })?;
