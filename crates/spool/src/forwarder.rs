@@ -241,13 +241,17 @@ impl Forwarder {
 
     /// The server takes these in no call: they go to the file of what was refused.
     fn refused(&mut self, records: &[StoredRecord], reason: &RefusalReason) -> ForwardStep {
-        let refused: Vec<_> = records.iter().map(|stored| (&stored.record, reason)).collect();
-        if let Err(error) = self.shared.refused.add(&refused, now()) {
+        let told = records.iter().map(|stored| (&stored.record, reason.of_body(&stored.record.entry.body)));
+        let told: Vec<_> = told.collect();
+        let lines: Vec<_> = told.iter().map(|(record, reason)| (*record, reason)).collect();
+        if let Err(error) = self.shared.refused.add(&lines, now()) {
             return self.later(format!("refused.ndjson: {error}"), None);
         }
-        tracing::warn!(
-            destination = %self.destination, code = reason.code, detail = reason.detail, "refused for good"
-        );
+        for (_, reason) in lines {
+            tracing::warn!(
+                destination = %self.destination, code = reason.code, detail = reason.detail, "refused for good"
+            );
+        }
         self.done(records, items_of(records));
         ForwardStep::Moved
     }
@@ -307,7 +311,8 @@ impl Forwarder {
             .into_iter()
             .filter_map(|line| {
                 let record = &records.get(line.line.wrapping_sub(1))?.record;
-                Some((record, RefusalReason { status: 422, code: line.code, detail: line.detail }))
+                let reason = RefusalReason { status: 422, code: line.code, detail: line.detail };
+                Some((record, reason.of_body(&record.entry.body)))
             })
             .collect();
         let lines: Vec<_> = reasons.iter().map(|(record, reason)| (*record, reason)).collect();

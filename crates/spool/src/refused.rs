@@ -92,19 +92,14 @@ impl RefusedFile {
 fn line(record: &SpoolRecord, reason: &RefusalReason, now: Timestamp, out: &mut Vec<u8>) -> io::Result<()> {
     let body = serde_json::from_slice::<&RawValue>(&record.entry.body).ok();
     let text = body.is_none().then(|| String::from_utf8_lossy(&record.entry.body).into_owned());
-    // In place of text that is no JSON the server was sent null, of which it says something else.
-    let (status, code, detail) = match body {
-        None if reason.code == "not_an_object" => (400, "unreadable", "it is not JSON that can be read"),
-        _ => (reason.status, reason.code.as_str(), reason.detail.as_str()),
-    };
     let shape = RefusedEntry {
         at: now.to_string(),
         destination: record.entry.destination.as_str(),
         number: record.number,
         received_at: record.received.to_string(),
-        status,
-        code,
-        detail,
+        status: reason.status,
+        code: &reason.code,
+        detail: &reason.detail,
         body,
         text,
     };
@@ -154,7 +149,9 @@ mod tests {
         let reason = RefusalReason { status: 422, code: "not_an_object".into(), detail: "d".into() };
         let refused = RefusedFile::open(Arc::new(disk.clone())).expect("it opens");
         let all = [record("{\n\"a\":1}".into()), record("no\njson".into())];
-        refused.add(&[(&all[0], &reason), (&all[1], &reason)], Timestamp(0)).expect("written");
+        let reasons = all.each_ref().map(|record| reason.of_body(&record.entry.body));
+        let both = [(&all[0], &reasons[0]), (&all[1], &reasons[1])];
+        refused.add(&both, Timestamp(0)).expect("written");
         let text = String::from_utf8(disk.durable(REFUSED_FILES[0]).expect("there")).expect("text");
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fieldpost_client::{Answer, Error, Refusal};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::destination::DestinationKind;
 
@@ -15,6 +16,8 @@ const STREAM_FULL: &str = "stream_full";
 const STARTING: &str = "starting";
 /// The key came before, with another body.
 const KEY_REUSED: &str = "idempotency_key_reused";
+/// It is JSON, and no object.
+const NOT_AN_OBJECT: &str = "not_an_object";
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +56,16 @@ impl RefusalReason {
     /// Whether the server has taken another call under the same key.
     pub(crate) fn is_key_reused(&self) -> bool {
         self.status == 422 && self.code == KEY_REUSED
+    }
+
+    /// The reason as it is told of this body. In place of text that is no JSON the server was sent
+    /// null, of which it says something else.
+    pub(crate) fn of_body(&self, body: &[u8]) -> Self {
+        if self.code != NOT_AN_OBJECT || serde_json::from_slice::<&RawValue>(body).is_ok() {
+            return self.clone();
+        }
+        let detail = "it is not JSON that can be read".to_owned();
+        Self { status: 400, code: "unreadable".to_owned(), detail }
     }
 }
 
@@ -223,6 +236,18 @@ mod tests {
             let is_full = matches!(verdict, ForwardVerdict::Wait { is_full: true, .. });
             assert_eq!(is_full, expect, "{status} {code:?}: {verdict:?}");
         }
+    }
+
+    #[test]
+    fn of_text_that_is_no_json_it_is_told_that_it_is_unreadable() {
+        let null = RefusalReason { status: 422, code: "not_an_object".into(), detail: "it is null".into() };
+        assert_eq!(null.of_body(b"null"), null);
+        for body in ["not json", "", "{", "1 2"] {
+            let told = null.of_body(body.as_bytes());
+            assert_eq!((told.status, &*told.code), (400, "unreadable"), "{body}");
+        }
+        let other = RefusalReason { status: 413, code: "payload_too_large".into(), ..null };
+        assert_eq!(other.of_body(b"not json"), other);
     }
 
     #[test]

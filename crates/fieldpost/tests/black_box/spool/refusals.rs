@@ -40,6 +40,9 @@ async fn what_is_refused_for_good_is_set_aside_and_the_rest_goes_on() {
     assert_eq!(of("reports")["text"], "nonsense");
     let of_line = refused.iter().find(|refused| refused["text"] == line.trim()).expect("it is kept");
     assert_eq!((&of_line["status"], &of_line["code"]), (&400.into(), &"unreadable".into()), "{of_line}");
+    let log = rig.site.log();
+    assert!(log.contains(r#"detail="it is not JSON that can be read""#), "it says the same: {log}");
+    assert!(!log.contains("not_an_object"), "{log}");
     for line in &refused {
         assert!(
             line["code"].is_string() && line["status"].is_u64() && line["received_at"].is_string(),
