@@ -46,7 +46,7 @@ mod tests {
         let body = r#"{"type":"about:blank","status":404,"code":"unknown_device","detail":"no"}"#;
         let refusal = Refusal::read(404, None, body.as_bytes());
         assert!(advice(&refusal).is_some_and(|advice| advice.contains("device ls")));
-        assert!(advice(&Refusal::read(404, None, b"<html>")).is_some_and(|advice| advice.contains("--url")));
+        assert!(advice(&Refusal::read(502, None, b"<html>")).is_some_and(|advice| advice.contains("--url")));
     }
 
     #[test]

@@ -268,7 +268,7 @@ impl ServerApi {
 
     fn failure(&self, error: Error) -> CommandFailure {
         match error {
-            Error::Refused(refusal) => CommandFailure::Refused(refusal),
+            Error::Refused(refusal) => CommandFailure::refused(self.server.clone(), refusal),
             Error::Foreign { what, .. } => self.foreign(what),
             other => CommandFailure::NotReached { server: self.server.clone(), why: reason(&other) },
         }

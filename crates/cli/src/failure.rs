@@ -35,6 +35,18 @@ pub(super) enum CommandFailure {
 }
 
 impl CommandFailure {
+    /// An answer of `server` that is no success. Fieldpost sends a problem document with each. A
+    /// proxy in front of it may send 429 and 5xx without one; any other 4xx without one is foreign.
+    pub(super) fn refused(server: String, refusal: Box<Refusal>) -> Self {
+        match &*refusal {
+            Refusal { status: 429, .. } => Self::Refused(refusal),
+            Refusal { status: status @ 400..500, code: None, detail, .. } => {
+                Self::Foreign { server, what: format!("it answered {status} {detail}").trim_end().to_owned() }
+            }
+            _ => Self::Refused(refusal),
+        }
+    }
+
     /// What the process exits with.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
@@ -169,16 +181,22 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, body: &str) -> CommandFailure {
-        CommandFailure::Refused(Box::new(Refusal::read(status, None, body.as_bytes())))
+        CommandFailure::refused("s".to_owned(), Box::new(Refusal::read(status, None, body.as_bytes())))
     }
 
     #[test]
     fn the_exit_code_tells_what_a_script_can_do() {
         let not_reached = || CommandFailure::NotReached { server: "s".to_owned(), why: "w".to_owned() };
+        let problem = r#"{"code":"c","detail":"d"}"#;
         for (failure, code) in [
-            (refused(404, ""), 1),
-            (refused(422, ""), 1),
+            (refused(404, problem), 1),
+            (refused(422, problem), 1),
+            (refused(429, problem), 4),
+            (refused(503, problem), 4),
+            (refused(400, ""), 3),
+            (refused(422, "<html>"), 3),
             (refused(429, ""), 4),
+            (refused(502, "<html>"), 4),
             (refused(503, ""), 4),
             (CommandFailure::Incomplete("2 lines rejected".to_owned()), 1),
             (CommandFailure::Usage("no such file".to_owned()), 2),

@@ -131,7 +131,7 @@ fn refused(server: &ServerFlags, error: &Error) -> CommandFailure {
         Error::Refused(refusal) => {
             let mut refusal = refusal.clone();
             refusal.document = None;
-            CommandFailure::Refused(refusal)
+            CommandFailure::refused(server, refusal)
         }
         Error::Foreign { what, .. } => CommandFailure::Foreign { server, what: what.clone() },
         other => {

@@ -109,8 +109,19 @@ fn somebody_else_who_answers_ends_with_3() {
         let scripted = Scripted::new(vec![answer]);
         check(&scripted.url, "device ls", 3, &[says]);
     }
-    let scripted = Scripted::new(vec![answer("404 Not Found", "", "<html>no</html>")]);
-    check(&scripted.url, "device ls", 1, &["404", "does --url lead to it?"]);
+    let page = |status: &str| Scripted::new(vec![answer(&format!("{status} No"), "", "<html>no</html>")]);
+    for status in [400, 401, 403, 404, 405, 422] {
+        let status = status.to_string();
+        let says =
+            ["not a Fieldpost server", &status, "<html>no</html>", "does --url or FIELDPOST_URL lead to it?"];
+        check(&page(&status).url, "device ls", 3, &says);
+        check(&page(&status).url, "device ls --json", 3, &[r#""code":"not_fieldpost""#]);
+    }
+    // So says a proxy of a server that is there.
+    for status in ["429", "502", "503", "504"] {
+        check(&page(status).url, "device ls", 4, &[status]);
+        check(&page(status).url, "device ls --json", 4, &[r#""code":"refused""#]);
+    }
 }
 
 #[test]
