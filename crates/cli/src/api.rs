@@ -289,7 +289,16 @@ fn reason(error: &Error) -> String {
             "TLS failed: it closed the connection where TLS was to begin: does it speak TLS?".to_owned()
         }
         Some(ConnectionFault::Tls(fault)) => tls::describe(fault, cause),
-        Some(ConnectionFault::NotHttp) => format!("it does not speak HTTP as expected ({cause})"),
+        Some(ConnectionFault::NotHttp) => {
+            // A listener with TLS answers a request with an alert.
+            let hint = match error {
+                Error::Broken { server, .. } if server.starts_with("http://") => {
+                    "; if it speaks TLS, its URL begins with https://"
+                }
+                _ => "",
+            };
+            format!("it does not speak HTTP as expected ({cause}){hint}")
+        }
         Some(_) if matches!(error, Error::Broken { .. }) => format!("the connection broke ({cause})"),
         None if matches!(error, Error::TimedOut { .. }) => "it took too long (receive response)".to_owned(),
         Some(_) | None => cause.to_string(),

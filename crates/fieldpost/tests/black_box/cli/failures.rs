@@ -88,6 +88,9 @@ fn a_server_that_is_not_there_ends_with_3() {
     check(&nobody, "device ls --json", 3, &[r#""code":"not_reached""#]);
     let broken = Scripted::new(vec![String::new()]);
     check(&broken.url, "device ls", 3, &["the connection broke"]);
+    let alert_of_tls = "\u{15}\u{3}\u{3}\u{0}\u{2}\u{2}\u{32}";
+    let speaks_tls = Scripted::new(vec![alert_of_tls.to_owned()]);
+    check(&speaks_tls.url, "device ls", 3, &["it does not speak HTTP", "its URL begins with https://"]);
 }
 
 #[test]

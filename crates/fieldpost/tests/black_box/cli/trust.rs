@@ -53,6 +53,14 @@ fn a_server_is_believed_whose_certificate_the_system_trusts() {
     assert_eq!(server.asked().len(), 1);
 }
 
+#[test]
+fn of_a_server_that_speaks_tls_and_no_http_nobody_is_led_to_tls() {
+    let (server, certificate) = server(vec!["220 mail.example ESMTP\r\n".to_owned()]);
+    let ended = list(&server.url, &certificate);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.err.contains("it does not speak HTTP") && !ended.err.contains("begins with"), "{ended:?}");
+}
+
 /// The server's thread finds that it is hung up on, which is as it should be and not looked at.
 #[test]
 fn any_other_is_not_asked_anything() {
