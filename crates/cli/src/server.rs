@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use fieldpost_client::{Client, Trust};
 use url::Url;
 
@@ -26,7 +27,7 @@ pub struct ServerFlags {
     pub(super) token: Option<BearerToken>,
     /// A PEM file with the certificates to trust in place of the system's: authorities, or that of
     /// the server itself.
-    #[arg(long, global = true, env = "FIELDPOST_CA", hide_env_values = true, value_name = "FILE")]
+    #[arg(long, global = true, env = "FIELDPOST_CA", hide_env_values = true, value_name = "FILE", value_parser = file_or_empty())]
     pub(super) ca: Option<PathBuf>,
     /// Print the API's JSON: one document, or one line for each item of a list.
     #[arg(long, global = true)]
@@ -66,6 +67,11 @@ impl ServerFlags {
         let ca = self.ca.as_deref().filter(|file| !file.as_os_str().is_empty());
         (self.url.scheme() == "https").then(|| tls::trust(ca)).transpose()
     }
+}
+
+/// Reads the name of a file, which may be empty: a variable that is empty is as good as none.
+pub fn file_or_empty() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 fn server_url(text: &str) -> Result<Url, String> {

@@ -25,6 +25,12 @@ impl Secret {
         Self(text)
     }
 
+    /// Whether there is nothing to keep.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The text, for the server.
     pub(crate) fn reveal(&self) -> &str {
         &self.0

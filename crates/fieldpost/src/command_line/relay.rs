@@ -15,6 +15,7 @@ use ::relay::{
     outbox_status, over_http, relay_name, retry_refused, watch_script,
 };
 use clap::{Args, Subcommand, ValueEnum};
+use cli::file_or_empty;
 use fieldpost_client::{Client, Trust};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -113,6 +114,7 @@ struct RelayRun {
     token_file: Option<PathBuf>,
     /// A PEM file with the certificates to trust in place of the system's, of the server.
     #[arg(long, value_name = "FILE", env = "FIELDPOST_CA", hide_env_values = true)]
+    #[arg(value_parser = file_or_empty())]
     ca: Option<PathBuf>,
     /// What becomes of a row that is refused for good.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = RelayOnRefused::Skip)]
@@ -428,6 +430,7 @@ mod tests {
             "sql --inbox",
             "sql --table shop.Out --watch shop.orders --to stream:a/b --key id --columns id,name",
             "run --database postgres://u@h/d --on-refused hold",
+            "run --database postgres://u@h/d --ca=",
             "backfill --database postgres://u@h/d --table t --to queue:a/b --where x>1",
             "refused ls --database postgres://u@h/d",
             "refused retry --database postgres://u@h/d",

@@ -429,7 +429,9 @@ impl ConnectionFlags {
     fn access(self) -> ConnectOptions {
         let queue = BrokerQueue { name: self.queue, ..BrokerQueue::default() };
         let login = self.login.zip(self.password).map(|(name, password)| NameAndPassword { name, password });
-        ConnectOptions { login, token: self.token, tls: None, queue }
+        // A variable that is empty is as good as none.
+        let token = self.token.filter(|token| !token.is_empty());
+        ConnectOptions { login, token, tls: None, queue }
     }
 }
 

@@ -36,6 +36,12 @@ fn the_scheme_of_the_url_is_the_way_in_and_http_is_the_registry_too() {
 }
 
 #[test]
+fn an_empty_token_is_none() {
+    let token = |line| order(line).expect("a right line").access.token;
+    assert_eq!((token("--via http --token="), token("--via http --token t").is_some()), (None, true));
+}
+
+#[test]
 fn an_interval_is_a_rate_and_reports_need_no_duration() {
     let order = order("--devices 50 --interval 10s --reports 7 --no-register").expect("a right line");
     assert_eq!(order.reports_per_second, 5.0);

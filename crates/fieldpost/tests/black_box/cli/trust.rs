@@ -130,6 +130,22 @@ fn a_certificate_that_openssl_made_is_believed_when_it_is_the_one_given() {
     }
 }
 
+#[test]
+fn variables_that_are_empty_are_as_good_as_none() {
+    let plain = Scripted::new(no_devices());
+    let (with_tls, certificate) = server(no_devices());
+    let trusted = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(trusted.path(), certificate).expect("written");
+    for server in [plain, with_tls] {
+        let mut command = program(&server.url);
+        command.args(["device", "ls"]).env("SSL_CERT_FILE", trusted.path());
+        let output = command.env("FIELDPOST_CA", "").env("FIELDPOST_TOKEN", "").output();
+        assert_eq!(ended(&output.expect("it runs")).code, Some(0));
+        let asked = server.asked();
+        assert!(!asked[0].head.to_lowercase().contains("authorization"), "{asked:?}");
+    }
+}
+
 /// A server that speaks first, and no TLS.
 fn talker() -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
