@@ -190,8 +190,16 @@ struct RetriedRows {
 struct DroppedRows {
     #[command(flatten)]
     outbox: OutboxFlags,
+    #[command(flatten)]
+    choice: DroppedChoice,
+}
+
+/// Which rows are deleted.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct DroppedChoice {
     /// Those with this id.
-    #[arg(long, value_name = "ID", conflicts_with = "all", required_unless_present = "all")]
+    #[arg(long, value_name = "ID")]
     id: Option<i64>,
     /// All of them.
     #[arg(long)]
@@ -249,9 +257,9 @@ async fn carry_out(action: RelayAction) -> Result<(), RelayFailure> {
             Ok(output::count("retried", count, rows.outbox.json, &mut stdout())?)
         }
         RelayAction::Refused(RelayRefused::Drop(rows)) => {
-            let database = database(&rows.outbox.database)?;
-            let count = drop_refused(&database, &rows.outbox.table, choice(rows.id)).await?;
-            check_found(rows.id, count)?;
+            let (database, id) = (database(&rows.outbox.database)?, rows.choice.id);
+            let count = drop_refused(&database, &rows.outbox.table, choice(id)).await?;
+            check_found(id, count)?;
             Ok(output::count("dropped", count, rows.outbox.json, &mut stdout())?)
         }
         RelayAction::Status(outbox) => {
@@ -440,6 +448,13 @@ mod tests {
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn what_is_missing_is_told_whole() {
+        let line = ["relay", "refused", "drop", "--database", "postgres://u@h/d"];
+        let told = Line::try_parse_from(line).expect_err("nothing is chosen").to_string();
+        assert!(told.contains("<--id <ID>|--all>"), "{told}");
     }
 
     #[test]
