@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Command, CommandFactory};
@@ -13,6 +13,8 @@ use clap_mangen::Man;
 use super::Cli;
 
 const NAME: &str = "fieldpost";
+/// What a page is part of.
+const NAME_AND_VERSION: &str = concat!("fieldpost ", env!("CARGO_PKG_VERSION"));
 /// What a wrong command line exits with.
 const EXIT_USAGE: u8 = 2;
 
@@ -54,14 +56,14 @@ pub(crate) fn complete(flags: &Completions, out: &mut dyn Write) -> io::Result<E
 /// When `out` or a file cannot be written.
 pub(crate) fn manual(flags: &Manual, out: &mut dyn Write) -> io::Result<ExitCode> {
     if let Some(dir) = &flags.dir {
-        let written = fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
+        let written = fs::create_dir_all(dir).and_then(|()| write_pages(built(), dir));
         return written.map(|()| ExitCode::SUCCESS).or_else(|error| {
             writeln!(io::stderr(), "{} cannot be written: {error}", dir.display())?;
             Ok(ExitCode::FAILURE)
         });
     }
     match page_of(&flags.command) {
-        Some(command) => Man::new(command).render(out).map(|()| ExitCode::SUCCESS),
+        Some(command) => page(command).render(out).map(|()| ExitCode::SUCCESS),
         None => {
             let command = flags.command.join(" ");
             writeln!(
@@ -74,12 +76,31 @@ pub(crate) fn manual(flags: &Manual, out: &mut dyn Write) -> io::Result<ExitCode
 }
 
 fn page_of(words: &[String]) -> Option<Command> {
-    let mut command = Cli::command().disable_help_subcommand(true);
-    command.build();
+    let mut command = built();
     for word in words {
         command = command.find_subcommand(word)?.clone();
     }
     Some(command)
+}
+
+/// The command line whose commands know their full names.
+fn built() -> Command {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    command
+}
+
+/// Writes the pages of a command and of those below it.
+fn write_pages(command: Command, dir: &Path) -> io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below.clone(), dir)?;
+    }
+    page(command).generate_to(dir).map(drop)
+}
+
+/// The page of a command. Of itself a command knows neither the program nor its version.
+fn page(command: Command) -> Man {
+    Man::new(command).source(NAME_AND_VERSION)
 }
 
 #[cfg(test)]
@@ -105,6 +126,26 @@ mod tests {
                 list.contains(part) || list.contains(&part.replace("\\-", "-")),
                 "{part} is not in {list}"
             );
+        }
+    }
+
+    #[test]
+    fn every_page_names_the_program_and_its_version() {
+        let is_named = |page: &str| {
+            let title = page.lines().find(|line| line.starts_with(".TH ")).expect("a title");
+            title.contains(concat!("\"fieldpost ", env!("CARGO_PKG_VERSION"), "\""))
+        };
+        let commands: [&[&str]; 4] = [&[], &["device"], &["device", "ls"], &["relay", "refused", "drop"]];
+        for command in commands {
+            let page = manual_of(command);
+            assert!(is_named(&page), "{page}");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let flags = Manual { command: Vec::new(), dir: Some(folder.path().to_owned()) };
+        manual(&flags, &mut io::sink()).expect("the pages are written");
+        for name in ["fieldpost.1", "fieldpost-device-ls.1"] {
+            let page = fs::read_to_string(folder.path().join(name)).expect("written");
+            assert!(is_named(&page), "{page}");
         }
     }
 
