@@ -30,6 +30,19 @@ pub(super) fn advice(refusal: &Refusal) -> Option<&'static str> {
         (_, Some("unknown_route")) => {
             Some("either the server is older than this program, or --url leads elsewhere")
         }
+        (_, Some("stream_full")) => Some(
+            "`fieldpost stream show` tells what it may hold; `fieldpost stream set` changes that with \
+             --keep-bytes and --when-full",
+        ),
+        (_, Some("storage_unavailable")) => Some(
+            "it works again once the storage does; `fieldpost stream handlers` shows the last error of each",
+        ),
+        (_, Some("spool_full")) => {
+            Some("it takes more once it has forwarded some; GET /v1/spool of it says why it has not")
+        }
+        (429 | 503, Some(code)) if code != "too_many_requests" && code.starts_with("too_many_") => {
+            Some("there is room again once some of them have ended or are deleted")
+        }
         (429, _) => Some("this token may ask again a little later"),
         (503, _) => Some("try again; if it lasts, the server's /readyz gives the reason"),
         (_, None) => Some("this is not how Fieldpost answers: does --url lead to it?"),
@@ -47,6 +60,23 @@ mod tests {
         let refusal = Refusal::read(404, None, body.as_bytes());
         assert!(advice(&refusal).is_some_and(|advice| advice.contains("device ls")));
         assert!(advice(&Refusal::read(502, None, b"<html>")).is_some_and(|advice| advice.contains("--url")));
+    }
+
+    #[test]
+    fn of_something_that_is_full_it_is_said_what_makes_room() {
+        for (status, code, says) in [
+            (503, "stream_full", "--keep-bytes"),
+            (503, "storage_unavailable", "stream handlers"),
+            (503, "spool_full", "/v1/spool"),
+            (503, "too_many_waiting", "once some of them have ended"),
+            (429, "too_many_streams", "once some of them have ended"),
+            (429, "too_many_requests", "a little later"),
+            (503, "store_failed", "/readyz"),
+        ] {
+            let body = format!(r#"{{"code":"{code}","detail":"no"}}"#);
+            let refusal = Refusal::read(status, None, body.as_bytes());
+            assert!(advice(&refusal).is_some_and(|advice| advice.contains(says)), "{code}");
+        }
     }
 
     #[test]

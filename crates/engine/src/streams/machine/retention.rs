@@ -140,13 +140,14 @@ impl StreamPartition {
         if needs_disk && found.first().is_some_and(|oldest| !oldest.is_local()) {
             // What is dropped elsewhere makes no room here.
             if free_space == FreeSpace::Exhausted {
-                return Ok(Err(stream_full(asked.kept_bytes, true)));
+                return Ok(Err(disk_full()));
             }
             asked.room = memory_room;
         }
         match room(&settings, asked, &found) {
             StreamRoom::Enough => {}
-            StreamRoom::Full => return Ok(Err(stream_full(asked.kept_bytes, needs_disk))),
+            StreamRoom::Full if needs_disk => return Ok(Err(disk_full())),
+            StreamRoom::Full => return Ok(Err(stream_full(asked, settings.keep.bytes))),
             StreamRoom::AfterDropping(blocks) => {
                 let (gone, kept) = found.split_at(blocks.min(BLOCKS_PER_STEP));
                 loaded.drop_blocks(self.id, gone, kept.first(), step);
@@ -156,22 +157,26 @@ impl StreamPartition {
         }
         if free_space == FreeSpace::Exhausted {
             // Every append lengthens the log; only a checkpoint shortens it.
-            return Ok(Err(stream_full(asked.kept_bytes, true)));
+            return Ok(Err(disk_full()));
         }
         loaded.freed_bytes = loaded.freed_bytes.saturating_sub(asked.appended_bytes);
         Ok(Ok(()))
     }
 }
 
-fn stream_full(kept_bytes: u64, is_disk_full: bool) -> Problem {
-    let detail = match is_disk_full {
-        true => "the disk is nearly full: make room, have the oldest messages dropped, or lower \
-                 streams.disk_free"
-            .to_owned(),
-        false => format!(
-            "the stream holds {kept_bytes} bytes: raise keep.bytes, or have the oldest messages dropped"
-        ),
-    };
+fn disk_full() -> Problem {
+    let detail = "the disk is nearly full: make room, have the oldest messages dropped, or lower \
+                  streams.disk_free";
+    Problem::new(503, "stream_full", detail)
+}
+
+fn stream_full(asked: SpaceRequest, bytes_max: Option<u64>) -> Problem {
+    let SpaceRequest { kept_bytes, appended_bytes, .. } = asked;
+    let of_most = bytes_max.map_or_else(String::new, |most| format!(" of {most}"));
+    let detail = format!(
+        "the stream holds {kept_bytes}{of_most} bytes, and {appended_bytes} more came: raise keep.bytes, or \
+         have the oldest messages dropped"
+    );
     Problem::new(503, "stream_full", detail)
 }
 

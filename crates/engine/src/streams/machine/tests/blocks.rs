@@ -132,7 +132,11 @@ fn a_stream_with_a_bound_of_bytes_drops_its_oldest_blocks_or_refuses() {
         bench.append_new("full", &[&text]);
     }
     let refused = bench.begin("full", vec![message(&text)], None).try_recv().expect("it is answered");
-    assert_eq!(refused.expect_err("is full").code, "stream_full");
+    let refused = refused.expect_err("is full");
+    assert_eq!(refused.code, "stream_full");
+    for part in ["the stream holds ", " of 5000 bytes, and 10", " more came: raise keep.bytes"] {
+        assert!(refused.detail.contains(part), "{part}: {}", refused.detail);
+    }
 }
 
 #[test]
