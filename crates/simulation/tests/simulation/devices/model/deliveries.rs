@@ -364,8 +364,7 @@ impl Partition {
         let flight = pair.flight.as_ref().filter(|flight| !flight.is_cancelled);
         let flight = flight.map(|flight| flight.delivery);
         let of_pair = |delivery: &Delivery| (delivery.slot, delivery.client) == (slot, client);
-        let newest = self.deliveries.iter().rposition(of_pair);
-        let outdated = newest != Some(number);
+        let outdated = self.deliveries.iter().rposition(of_pair) != Some(number);
         let answer = if pair.pending == Some(number) {
             self.due_now(number);
             Ok(())
