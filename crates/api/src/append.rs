@@ -4,23 +4,40 @@
 //! Slices are handed in one after the other, as a run: messages come in the order of their lines.
 //! Where a slice is refused, what is behind it is not appended.
 
+use axum::response::{IntoResponse, Response};
 use base::Problem;
 use base::limits::{MESSAGES_PER_CALL_MAX, NDJSON_LINE_BYTES_MAX};
 use engine::streams::{AppendRun, AppendTerms, AppendedMessage, NewMessage, StreamName};
 use net::body::BodyPieces;
 use net::detach::CALL_BYTES;
 use net::memory_budget::MemoryReservation;
+use net::problem::{Code, response_with};
 use net::shares::SenderKey;
 
 use crate::ApiState;
 use crate::lines::{Line, LineOutcomes, SLICE_BYTES, SliceOfLines, SlicesInFlight, TakesLines, feed};
-use crate::shape::{AppendedLinesShape, message_in_line};
+use crate::shape::{AppendedLinesShape, LinesBeforeShape, message_in_line};
 
 /// What a message takes beside its line until it is answered, about, in bytes.
 const MESSAGE_BYTES: usize = 256;
 /// What the largest slice takes, in bytes.
 const SLICE_HELD_BYTES_MAX: usize =
     SLICE_BYTES + NDJSON_LINE_BYTES_MAX + MESSAGES_PER_CALL_MAX * MESSAGE_BYTES;
+
+/// Lines that were not all taken: why, and what became of those before.
+#[derive(Debug)]
+pub(crate) struct LinesCut {
+    problem: Problem,
+    before: LinesBeforeShape,
+}
+
+impl IntoResponse for LinesCut {
+    fn into_response(self) -> Response {
+        let mut response = response_with(&self.problem, &self.before);
+        response.extensions_mut().insert(Code(self.problem.code));
+        response
+    }
+}
 
 /// Takes the whole body.
 ///
@@ -32,7 +49,7 @@ pub(crate) async fn take(
     (stream, is_durable): (&StreamName, bool),
     whose: &SenderKey,
     mut body: BodyPieces,
-) -> Result<AppendedLinesShape, Problem> {
+) -> Result<AppendedLinesShape, Box<LinesCut>> {
     let mut lines = AppendingLines {
         api,
         stream,
@@ -40,7 +57,7 @@ pub(crate) async fn take(
         whose,
         open: SliceOfLines::default(),
         memory: None,
-        in_flight: SlicesInFlight::new(AppendedLinesShape::add),
+        in_flight: SlicesInFlight::new(LinesBeforeShape::add),
         run: api.streams().begin_run(),
     };
     let fed = feed(&mut body, &mut lines).await;
@@ -48,8 +65,11 @@ pub(crate) async fn take(
     // else is kept so long.
     let AppendingLines { in_flight, open, memory, .. } = lines;
     drop((body, open, memory));
-    let told = in_flight.finish().await;
-    fed.and(told)
+    let (before, settled) = in_flight.finish().await;
+    match fed.and(settled) {
+        Ok(()) => Ok(before.into_lines()),
+        Err(problem) => Err(Box::new(LinesCut { problem, before })),
+    }
 }
 
 struct AppendingLines<'a> {
@@ -60,7 +80,7 @@ struct AppendingLines<'a> {
     open: SliceOfLines<NewMessage>,
     /// Of the open slice.
     memory: Option<MemoryReservation>,
-    in_flight: SlicesInFlight<'a, AppendedMessage, AppendedLinesShape>,
+    in_flight: SlicesInFlight<'a, AppendedMessage, LinesBeforeShape>,
     /// Slices that are not answered.
     run: AppendRun,
 }

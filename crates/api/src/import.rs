@@ -21,7 +21,8 @@ pub(crate) async fn take(engine: &Engine, mut body: BodyPieces) -> Result<Import
     let in_flight = SlicesInFlight::new(ImportedShape::add);
     let mut run = ImportRun { engine, open: SliceOfLines::default(), in_flight };
     feed(&mut body, &mut run).await?;
-    run.in_flight.finish().await
+    let (told, settled) = run.in_flight.finish().await;
+    settled.map(|()| told)
 }
 
 struct ImportRun<'a> {

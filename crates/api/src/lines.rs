@@ -124,12 +124,14 @@ pub(crate) struct SlicesInFlight<'a, O, S> {
     slices: FuturesOrdered<SliceOnItsWay<'a, O>>,
     told: S,
     tell: fn(&mut S, u64, Result<O, Problem>),
+    /// Whether a slice was refused: nothing is told of the lines behind it.
+    is_cut: bool,
 }
 
 impl<'a, O, S: Default> SlicesInFlight<'a, O, S> {
     /// None yet; `tell` notes what became of a line.
     pub(crate) fn new(tell: fn(&mut S, u64, Result<O, Problem>)) -> Self {
-        Self { slices: FuturesOrdered::new(), told: S::default(), tell }
+        Self { slices: FuturesOrdered::new(), told: S::default(), tell, is_cut: false }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -143,36 +145,41 @@ impl<'a, O, S: Default> SlicesInFlight<'a, O, S> {
         }
         self.slices.push_back(slice);
         // What is polled once is on its way, ahead of all that is handed in later.
-        if let Some(Some(outcomes)) = poll_immediate(self.slices.next()).await {
-            self.settle(outcomes?);
+        match poll_immediate(self.slices.next()).await {
+            Some(Some(outcomes)) => self.settle(outcomes),
+            Some(None) | None => Ok(()),
         }
-        Ok(())
     }
 
     /// Waits for the oldest slice; so rejections come in order of their lines.
     pub(crate) async fn settle_oldest(&mut self) -> Result<(), Problem> {
-        if let Some(outcomes) = self.slices.next().await {
-            self.settle(outcomes?);
+        match self.slices.next().await {
+            Some(outcomes) => self.settle(outcomes),
+            None => Ok(()),
+        }
+    }
+
+    fn settle(&mut self, outcomes: Result<LineOutcomes<O>, Problem>) -> Result<(), Problem> {
+        self.is_cut |= outcomes.is_err();
+        let outcomes = outcomes?;
+        if !self.is_cut {
+            for (number, outcome) in outcomes {
+                (self.tell)(&mut self.told, number, outcome);
+            }
         }
         Ok(())
     }
 
-    fn settle(&mut self, outcomes: LineOutcomes<O>) {
-        for (number, outcome) in outcomes {
-            (self.tell)(&mut self.told, number, outcome);
-        }
-    }
-
-    /// What became of all lines.
-    pub(crate) async fn finish(mut self) -> Result<S, Problem> {
+    /// What became of all lines, or of those before the first slice that was refused, and why it
+    /// was.
+    pub(crate) async fn finish(mut self) -> (S, Result<(), Problem>) {
         // Those behind one that is refused have their memory until they are settled too.
-        let mut refused = None;
+        let mut all = Ok(());
         while !self.slices.is_empty() {
-            if let Err(problem) = self.settle_oldest().await {
-                refused.get_or_insert(problem);
-            }
+            let settled = self.settle_oldest().await;
+            all = all.and(settled);
         }
-        refused.map_or(Ok(self.told), Err)
+        (self.told, all)
     }
 }
 

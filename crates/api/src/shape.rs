@@ -77,7 +77,9 @@ pub(crate) use fleet::FleetCountShape;
 pub(crate) use import::ImportedShape;
 pub(crate) use job::{AckedShape, ConsumedShape, JobShape, PublishedShape};
 pub(crate) use live::{LiveBehindShape, LiveHelloShape, live_feed_schema, live_rows_schema};
-pub(crate) use message::{AppendedLinesShape, AppendedShape, MessagePageShape, MessageShape};
+pub(crate) use message::{
+    AppendedLinesShape, AppendedShape, LinesBeforeShape, MessagePageShape, MessageShape, lines_before_schema,
+};
 pub(crate) use message_page::page_json;
 pub(crate) use new_campaign::{
     campaign_changes_schema, change_of_campaign, new_campaign, new_campaign_schema, put_campaign_schema,

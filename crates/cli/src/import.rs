@@ -6,6 +6,7 @@
 use std::path::Path as File;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::api::{ApiPath, ServerApi};
 use super::failure::CommandFailure;
@@ -46,6 +47,14 @@ struct ImportRejection {
     detail: String,
 }
 
+/// What a refusal of lines may say beside why: how far they went, and what became of those.
+#[derive(Debug, Deserialize)]
+struct TakenBefore {
+    last_line: u64,
+    #[serde(flatten)]
+    tally: ImportTally,
+}
+
 impl ImportTally {
     fn nothing_yet(counts: &[ImportCount]) -> Self {
         let zero = |count| counts.contains(&count).then_some(0);
@@ -72,6 +81,22 @@ impl ImportTally {
         other.rejected.iter_mut().for_each(|rejected| rejected.line += lines_before);
         let room = LISTED_MAX.saturating_sub(self.rejected.len());
         self.rejected.extend(other.rejected.into_iter().take(room));
+    }
+
+    /// Adds what the refusal of a piece says of its first lines, and has its document say the same
+    /// of the whole input. How many lines those are: none where it does not say.
+    fn add_before(&mut self, refused: &mut CommandFailure, lines_before: u64) -> u64 {
+        let CommandFailure::Refused(refusal) = refused else { return 0 };
+        let Some(text) = &mut refusal.document else { return 0 };
+        let Ok(TakenBefore { last_line, tally }) = serde_json::from_str(text) else { return 0 };
+        self.add(tally, lines_before);
+        if let Ok(mut document) = serde_json::from_str::<Map<String, Value>>(text) {
+            let sum = serde_json::to_value(&*self).expect("a tally has only names for keys");
+            document.extend(sum.as_object().cloned().unwrap_or_default());
+            document.insert("last_line".to_owned(), (lines_before + last_line).into());
+            *text = Value::Object(document).to_string();
+        }
+        last_line
     }
 
     /// `1,200 accepted, 3 rejected`.
@@ -145,10 +170,22 @@ pub(super) fn run(
         let bytes = piece.text.len() as u64;
         let answer = api.post_lines(path, piece.text).and_then(|answer| api.read::<ImportTally>(&answer));
         let listed = sum.rejected.len();
-        sum.add(answer.map_err(settled)?, piece.lines_before);
-        after_line = piece.lines_before + piece.lines;
-        sent_bytes += bytes;
+        let refused = match answer {
+            Ok(tally) => {
+                sum.add(tally, piece.lines_before);
+                after_line = piece.lines_before + piece.lines;
+                None
+            }
+            Err(mut cause) => {
+                after_line = piece.lines_before + sum.add_before(&mut cause, piece.lines_before);
+                Some(cause)
+            }
+        };
         sum.tell_rejected(listed, screen);
+        if let Some(cause) = refused {
+            return Err(CommandFailure::BrokenOff { after_line, cause: Box::new(cause) });
+        }
+        sent_bytes += bytes;
     }
     screen.progress("");
     let document = serde_json::value::to_raw_value(&sum).expect("a tally has only names for keys");
@@ -158,6 +195,9 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
+    use fieldpost_client::Refusal;
+    use serde_json::json;
+
     use super::*;
 
     fn tally(text: &str) -> ImportTally {
@@ -174,6 +214,27 @@ mod tests {
         assert_eq!(sum.rejected.iter().map(|rejected| rejected.line).collect::<Vec<_>>(), [3, 13]);
         assert_eq!(sum.sentence(), "18 accepted, 2 rejected");
         assert!(sum.verdict().is_err());
+    }
+
+    #[test]
+    fn a_refusal_that_says_how_far_it_went_is_of_the_whole_input() {
+        let refused =
+            |document: &str| CommandFailure::Refused(Box::new(Refusal::read(503, None, document.as_bytes())));
+        let mut sum = ImportTally::nothing_yet(&[ImportCount::Appended]);
+        sum.add(tally(r#"{"appended":100,"rejected_count":0,"rejected":[],"last_id":"100"}"#), 0);
+        let plain = r#"{"code":"busy","detail":"d"}"#;
+        let mut failure = refused(plain);
+        assert_eq!((sum.add_before(&mut failure, 100), failure.to_json()), (0, plain.to_owned()));
+        let mut failure = refused(
+            r#"{"code":"stream_full","detail":"d","last_line":20,"appended":19,"duplicates":0,
+                "rejected_count":1,"rejected":[{"line":7,"code":"c","detail":"e"}],"last_id":"119"}"#,
+        );
+        assert_eq!(sum.add_before(&mut failure, 100), 20);
+        assert_eq!((sum.appended, sum.rejected[0].line), (Some(119), 107));
+        let document: Value = serde_json::from_str(&failure.to_json()).expect("JSON");
+        assert_eq!((&document["code"], &document["last_line"]), (&json!("stream_full"), &json!(120)));
+        assert_eq!((&document["appended"], &document["last_id"]), (&json!(119), &json!("119")));
+        assert_eq!(document["rejected"][0]["line"], 107);
     }
 
     #[test]

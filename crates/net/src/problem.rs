@@ -34,19 +34,29 @@ impl IntoResponse for Refused {
     }
 }
 
-/// The members of a problem document.
+/// The members of a problem document: those that every one has, and more.
 #[derive(Serialize)]
-struct ProblemDocument<'a> {
+struct ProblemDocument<'a, M> {
     r#type: &'static str,
     title: &'static str,
     status: u16,
     detail: &'a str,
     code: &'static str,
+    #[serde(flatten)]
+    more: &'a M,
 }
+
+/// No more members than every problem document has.
+#[derive(Serialize)]
+struct NoMoreMembers {}
 
 /// The status and the document of a problem.
 #[must_use]
 pub fn document(problem: &Problem) -> (StatusCode, Bytes) {
+    document_with(problem, &NoMoreMembers {})
+}
+
+fn document_with(problem: &Problem, more: &impl Serialize) -> (StatusCode, Bytes) {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let document = ProblemDocument {
         r#type: "about:blank",
@@ -54,8 +64,9 @@ pub fn document(problem: &Problem) -> (StatusCode, Bytes) {
         status: status.as_u16(),
         detail: &problem.detail,
         code: problem.code,
+        more,
     };
-    let bytes = serde_json::to_vec(&document).expect("texts and a number are JSON");
+    let bytes = serde_json::to_vec(&document).expect("texts, numbers and members with names are JSON");
     (status, bytes.into())
 }
 
@@ -68,7 +79,13 @@ pub fn is_for_later(status: StatusCode) -> bool {
 /// The answer that tells a problem. A 429 and a 503 say when to come back.
 #[must_use]
 pub fn response(problem: &Problem) -> Response {
-    let (status, document) = document(problem);
+    response_with(problem, &NoMoreMembers {})
+}
+
+/// The same, with more members in the document: those of an object with other names.
+#[must_use]
+pub fn response_with(problem: &Problem, more: &impl Serialize) -> Response {
+    let (status, document) = document_with(problem, more);
     let mut response = Response::new(Body::from(document));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));

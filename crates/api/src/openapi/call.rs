@@ -30,7 +30,15 @@ pub(crate) struct Call {
     body: Option<RequestBody>,
     answers: Vec<(u16, Response)>,
     refusals: BTreeMap<u16, BTreeSet<&'static str>>,
+    more_of_refusals: Option<RefusalMembers>,
     schemas: Vec<(String, RefOr<Schema>)>,
+}
+
+/// What refusals with one of these statuses may say beside what every problem does.
+#[derive(Clone)]
+struct RefusalMembers {
+    statuses: &'static [u16],
+    schema: Schema,
 }
 
 impl std::fmt::Debug for Call {
@@ -48,6 +56,7 @@ impl Call {
             body: None,
             answers: Vec::new(),
             refusals: BTreeMap::new(),
+            more_of_refusals: None,
             schemas: Vec::new(),
         };
         call.refuses(refusals::OF_ANY)
@@ -241,6 +250,13 @@ impl Call {
         self
     }
 
+    /// What refusals with one of these statuses may say beside what every problem does: none of the
+    /// members has to be there.
+    pub(crate) fn refusals_tell(mut self, statuses: &'static [u16], schema: Schema) -> Self {
+        self.more_of_refusals = Some(RefusalMembers { statuses, schema });
+        self
+    }
+
     /// A schema, and those that it refers to, for the part that all calls share.
     pub(crate) fn knows<S: ToSchema>(mut self) -> Self {
         self.schemas.push((S::name().into_owned(), S::schema()));
@@ -272,27 +288,35 @@ impl Call {
         let parameters: Vec<_> = in_path.into_iter().chain(call.parameters).map(RefOr::T).collect();
         operation.parameters = Some(parameters).filter(|all| !all.is_empty());
         operation.request_body = call.body.map(RefOr::T);
-        operation.responses = responses(call.answers, &call.refusals);
+        operation.responses = responses(call.answers, &call.refusals, call.more_of_refusals.as_ref());
         operation
     }
 }
 
-fn responses(answers: Vec<(u16, Response)>, refusals: &BTreeMap<u16, BTreeSet<&'static str>>) -> Responses {
+fn responses(
+    answers: Vec<(u16, Response)>,
+    refusals: &BTreeMap<u16, BTreeSet<&'static str>>,
+    more: Option<&RefusalMembers>,
+) -> Responses {
     let mut responses = Responses::new();
-    let refused = refusals.iter().map(|(status, codes)| (*status, refused(codes)));
+    let more = |status| more.filter(|more| more.statuses.contains(status)).map(|more| &more.schema);
+    let refused = refusals.iter().map(|(status, codes)| (*status, refused(codes, more(status))));
     for (status, response) in answers.into_iter().chain(refused) {
         responses.responses.insert(status.to_string(), response.into());
     }
     responses
 }
 
-/// A problem with one of these codes.
-fn refused(codes: &BTreeSet<&'static str>) -> Response {
+/// A problem with one of these codes, and maybe with more members.
+fn refused(codes: &BTreeSet<&'static str>, more: Option<&Schema>) -> Response {
     let code = ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(codes.iter().map(|code| json!(code))));
     let narrowed = ObjectBuilder::new().property("code", code);
-    let schema = AllOfBuilder::new().item(Ref::from_schema_name("Problem")).item(narrowed);
+    let mut schema = AllOfBuilder::new().item(Ref::from_schema_name("Problem")).item(narrowed);
+    if let Some(more) = more {
+        schema = schema.item(more.clone());
+    }
     let about = codes.iter().copied().collect::<Vec<_>>().join(", ");
     let mut response = Response::new(about);
     response.content.insert(PROBLEM.to_owned(), Content::new(Some(Schema::from(schema))).into());

@@ -60,7 +60,8 @@ pub(super) fn routes() -> Routes {
         .gives::<AppendedShape>(201, "their ids, in the order of the request")
         .gives::<AppendedLinesShape>(200, "what became of the lines")
         .refuses(OF_A_MESSAGE)
-        .refuses(OF_A_STREAM);
+        .refuses(OF_A_STREAM)
+        .refusals_tell(&[400, 408, 409, 422, 429, 503], shape::lines_before_schema());
     let read = Call::new("Messages of a stream, oldest first")
         .query("after", words::message_id())
         .query("from", words::time())
@@ -103,9 +104,9 @@ async fn append(
             "lines have no Idempotency-Key: give each a source and an external_id",
         )?;
         let whose = SenderKey::of(request.extensions());
-        let told =
-            append::take(&api, (&stream, is_durable), &whose, BodyPieces::of(request.into_body())).await?;
-        return Ok(ApiAnswer::ok(&told).into_response());
+        let body = BodyPieces::of(request.into_body());
+        let taken = append::take(&api, (&stream, is_durable), &whose, body).await;
+        return Ok(taken.map_or_else(|cut| cut.into_response(), |told| ApiAnswer::ok(&told).into_response()));
     }
     let creation = Creation::from_request(request, &api).await?;
     let append = |api: ApiState, body: Text, idempotency: Option<IdempotencyKey>| async move {

@@ -6,7 +6,8 @@ use base::limits::REJECTIONS_LISTED_MAX;
 use engine::streams::{AppendedMessage, OwnedMessage};
 use serde::ser::{Serialize, Serializer};
 use utoipa::ToSchema;
-use utoipa::openapi::Schema;
+use utoipa::openapi::schema::{ArrayBuilder, Type};
+use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Schema};
 
 use super::import::RejectedShape;
 use super::payload::PayloadShape;
@@ -84,6 +85,45 @@ impl AppendedLinesShape {
             }
         }
     }
+}
+
+/// What became of the lines so far. Of lines that were not all taken, the refusal tells it of those
+/// before the first that was not.
+#[derive(Debug, Default, serde::Serialize)]
+pub(crate) struct LinesBeforeShape {
+    /// The last of them; 0 before the first.
+    last_line: u64,
+    #[serde(flatten)]
+    lines: AppendedLinesShape,
+}
+
+impl LinesBeforeShape {
+    /// Counts the next line: see [`AppendedLinesShape::add`].
+    pub(crate) fn add(&mut self, line: u64, outcome: Result<AppendedMessage, Problem>) {
+        self.last_line = line;
+        self.lines.add(line, outcome);
+    }
+
+    /// The answer where these are all.
+    pub(crate) fn into_lines(self) -> AppendedLinesShape {
+        self.lines
+    }
+}
+
+/// The schema of what a refusal of lines says beside what every problem does. That of a body which
+/// is no lines says nothing of it.
+pub(crate) fn lines_before_schema() -> Schema {
+    let count = || ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0_usize));
+    let about = "the last line that was appended or rejected, 0 for none; the rest is of the lines up to it";
+    let rejected: RefOr<Schema> = Ref::from_schema_name(RejectedLineShape::name()).into();
+    ObjectBuilder::new()
+        .property("last_line", count().description(Some(about)))
+        .property("appended", count())
+        .property("duplicates", count())
+        .property("rejected_count", count())
+        .property("rejected", ArrayBuilder::new().items(rejected).max_items(Some(REJECTIONS_LISTED_MAX)))
+        .property("last_id", message_id_or_null())
+        .into()
 }
 
 /// Messages, oldest first; [`page_json`](super::page_json) writes them.

@@ -1,8 +1,10 @@
 //! Streams over HTTP: every answer is held against the document.
 
+use axum::body::Body;
+use axum::http::Request;
 use serde_json::{Value as Json, json};
 
-use crate::rig::{Server, names};
+use crate::rig::{Answer, Server, check_form, names};
 
 const S: &str = "/v1/streams/shop/orders";
 
@@ -61,6 +63,38 @@ async fn a_stream_is_shown_set_listed_and_deleted() {
             ("GET /v1/streams/a/b/messages/2", "", 404, "unknown_message"),
         ])
         .await;
+}
+
+async fn append_lines(server: &Server, lines: String) -> Answer {
+    let path = format!("{S}/messages");
+    let request = Request::post(&path).header("content-type", "application/x-ndjson");
+    let answer = server.send(request.body(Body::from(lines)).expect("a request")).await;
+    check_form(&format!("POST {path}"), &answer);
+    answer
+}
+
+#[tokio::test]
+async fn lines_that_are_cut_by_a_full_stream_say_how_far_they_went() {
+    let server = Server::start().await;
+    // Lines go in by the thousand. Two thousand of these fit, three thousand do not.
+    let full = r#"{"when_full":"reject","keep":{"bytes":"280KB"}}"#;
+    server.check(&format!("PUT {S}/settings"), full, 204, "").await;
+    let line = format!("{}\n", json!({"payload": "x".repeat(100)}));
+    let lines = ["nonsense\n", &line.repeat(4_999)].concat();
+    let cut = append_lines(&server, lines).await;
+    let told = cut.json();
+    assert_eq!((cut.status, &told["code"]), (503, &json!("stream_full")), "{told}");
+    let counts = ["last_line", "appended", "duplicates", "rejected_count"].map(|name| told[name].as_u64());
+    assert_eq!(counts, [2_000, 1_999, 0, 1].map(Some), "{told}");
+    assert_eq!((&told["last_id"], &told["rejected"][0]["line"]), (&json!("1999"), &json!(1)), "{told}");
+    assert_eq!(server.get(S).await["messages"], 1_999);
+
+    let again = append_lines(&server, line.repeat(1_000)).await.json();
+    assert_eq!(json!([again["last_line"], again["appended"], again["last_id"]]), json!([0, 0, null]));
+    server.check(&format!("PUT {S}/settings"), "{}", 204, "").await;
+    let rest = append_lines(&server, line.repeat(3_000)).await;
+    assert_eq!((rest.status, &rest.json()["last_id"]), (200, &json!("4999")), "{}", rest.text);
+    assert!(rest.json().get("last_line").is_none(), "{}", rest.text);
 }
 
 #[tokio::test]
