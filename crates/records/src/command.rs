@@ -238,6 +238,12 @@ impl CommandState {
         }
     }
 
+    /// What its device answered, as it is shown: `null` for an answer without a result.
+    #[must_use]
+    pub fn shown_result(&self) -> Option<&str> {
+        self.result.as_deref().or_else(|| self.was_answered().then_some("null"))
+    }
+
     /// What it waits for; `None` once it has ended.
     #[must_use]
     pub fn phase(&self) -> Option<CommandPhase> {

@@ -52,7 +52,7 @@ pub(crate) struct CommandShape<'a> {
     progress: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress_at: Option<Time>,
-    /// What the device answered.
+    /// What the device answered; null for an answer without a result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = words::any, required = false)]
     result: Option<&'a RawValue>,
@@ -125,7 +125,7 @@ impl<'a> From<&'a TrackedCommand> for CommandShape<'a> {
             finished_at: state.finished_at.map(Time),
             progress: json_text(state.progress.as_deref()),
             progress_at: state.progress_at.map(Time),
-            result: json_text(state.result.as_deref()),
+            result: json_text(state.shown_result()),
             late: state.late.as_deref().map(LateShape::from),
         }
     }

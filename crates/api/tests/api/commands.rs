@@ -51,6 +51,10 @@ fn not_done(command: EntityId) -> ReportContent {
     ReportContent::Answer { command, ok: false, result: None }
 }
 
+fn merely_done(command: EntityId) -> ReportContent {
+    ReportContent::Answer { command, ok: true, result: None }
+}
+
 fn under_way(command: EntityId) -> ReportContent {
     ReportContent::Progress { command, progress: r#"{"percent":40}"#.into() }
 }
@@ -216,6 +220,22 @@ async fn a_device_polls_for_its_commands_and_answers() {
     say(&server, &second, not_done).await;
     server.check(&format!("GET /v1/commands/{second}"), "", 200, r#"{"status":"failed","tries":1}"#).await;
     server.check(poll, "", 204, "").await;
+}
+
+#[tokio::test]
+async fn an_answer_without_a_result_is_shown_as_null() {
+    let server = with_locks().await;
+    let answers: [(fn(EntityId) -> ReportContent, &str); 2] =
+        [(merely_done, "acknowledged"), (not_done, "failed")];
+    for (answer, status) in answers {
+        let id = send(&server, r#"{"payload":1}"#).await;
+        server.check("GET /v1/devices/0xA/poll", "", 200, "{}").await;
+        let path = format!("/v1/commands/{id}");
+        assert_eq!(server.get(&path).await.get("result"), None, "it is not answered");
+        say(&server, &id, answer).await;
+        let shown = server.get(&path).await;
+        assert_eq!((&shown["status"], shown.get("result")), (&json!(status), Some(&Json::Null)), "{shown}");
+    }
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ pub(super) fn command(tracked: &TrackedCommand) -> proto::Command {
         finished_at: state.finished_at.map(moment),
         progress: text(state.progress.as_deref()),
         progress_at: state.progress_at.map(moment),
-        result: text(state.result.as_deref()),
+        result: text(state.shown_result()),
         late: state.late.as_deref().map(late),
     }
 }
