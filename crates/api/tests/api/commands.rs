@@ -225,9 +225,7 @@ async fn a_device_polls_for_its_commands_and_answers() {
 #[tokio::test]
 async fn an_answer_without_a_result_is_shown_as_null() {
     let server = with_locks().await;
-    let answers: [(fn(EntityId) -> ReportContent, &str); 2] =
-        [(merely_done, "acknowledged"), (not_done, "failed")];
-    for (answer, status) in answers {
+    for (answer, status) in [(merely_done as fn(_) -> _, "acknowledged"), (not_done, "failed")] {
         let id = send(&server, r#"{"payload":1}"#).await;
         server.check("GET /v1/devices/0xA/poll", "", 200, "{}").await;
         let path = format!("/v1/commands/{id}");
