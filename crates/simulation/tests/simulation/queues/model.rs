@@ -84,9 +84,6 @@ pub(crate) struct Partition {
     /// Jobs that have expired in this step: a parked one may be read at its end only, and be
     /// counted until then.
     expired_in_step: u64,
-    /// Callers that may wait, and were given jobs when they asked in this step. Where jobs are
-    /// parked, others may have had to be read first: then these were leased at its end.
-    may_have_waited: BTreeSet<CallId>,
     /// The step did not get to the end of what was due.
     stops_early: bool,
     /// Counts publishing, and whatever else gives a job a new place.
@@ -108,7 +105,6 @@ impl Partition {
         evidence.only_leases_after(self.last_lease);
         let mut answers = Answers::new();
         self.expired_in_step = 0;
-        self.may_have_waited.clear();
         self.stops_early = step.more;
         self.advance(evidence)?;
         self.drop_old_dead(evidence)?;

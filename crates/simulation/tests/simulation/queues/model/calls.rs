@@ -8,7 +8,7 @@ use records::QueueOrder;
 
 use super::Partition;
 use super::expected::{Expected, ShownJob, ShownStats};
-use super::job::{Job, Lease, Stands};
+use super::job::{Job, Stands};
 
 impl Partition {
     /// The place of the job that is meant, and whether it is its successor.
@@ -104,18 +104,9 @@ impl Partition {
 
     pub(super) fn stats_of(&mut self, names: &[QueueName]) -> Expected {
         let shown = names.iter().map(|name| self.stats(name)).collect();
-        let leased_later: Vec<u64> = names.iter().map(|name| self.leased_later(name)).collect();
         let mut jobs = self.queues.values().flat_map(|queue| &queue.jobs);
-        let is_sure =
-            jobs.all(|job| job.stands != Stands::MayBeDue) && leased_later.iter().all(|later| *later == 0);
-        Expected::QueueStats { shown, is_sure, late: self.expired_in_step, leased_later }
-    }
-
-    /// Reserved jobs of a queue that may have been leased at the end of the step only.
-    fn leased_later(&self, name: &QueueName) -> u64 {
-        let waited = |lease: &Lease| self.may_have_waited.contains(&lease.consumer);
-        let is_of = |job: &&Job| matches!(&job.stands, Stands::Reserved(lease) if waited(lease));
-        self.queues.get(name).map_or(0, |queue| queue.jobs.iter().filter(is_of).count() as u64)
+        let is_sure = jobs.all(|job| job.stands != Stands::MayBeDue);
+        Expected::QueueStats { shown, is_sure, late: self.expired_in_step }
     }
 
     /// Whether jobs have expired, and should be gone. One on the wall clock is looked at when its

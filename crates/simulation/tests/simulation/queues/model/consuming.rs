@@ -23,13 +23,9 @@ impl Partition {
         evidence: &mut Evidence,
     ) -> Checked<Option<Vec<ShownLease>>> {
         let leased = self.lease(call, name, asked, evidence)?;
-        let may_wait = asked.until > self.now;
-        if leased.is_empty() && may_wait {
+        if leased.is_empty() && asked.until > self.now {
             self.queue(name).line.push_back((call, asked.clone()));
             return Ok(None);
-        }
-        if may_wait && self.is_parking {
-            self.may_have_waited.insert(call);
         }
         Ok(Some(leased))
     }

@@ -26,9 +26,6 @@ pub(crate) enum Expected {
         is_sure: bool,
         /// So many may have been counted that expired later in the same step.
         late: u64,
-        /// Of the reserved jobs of each, so many may wait yet: their consumer may have got them at
-        /// the end of the same step.
-        leased_later: Vec<u64>,
     },
     /// Who holds a lock, and until when.
     Locked(Result<(String, Timestamp), &'static str>),

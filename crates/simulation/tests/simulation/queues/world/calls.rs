@@ -112,7 +112,7 @@ pub(crate) fn compare(call: CallId, answer: &Answer, expected: &Expected, parkin
 }
 
 fn check_stats(call: CallId, found: &[QueueStats], expected: &Expected, parking: Parking) -> Checked {
-    let Expected::QueueStats { shown: expected, is_sure, late, leased_later } = expected else {
+    let Expected::QueueStats { shown: expected, is_sure, late } = expected else {
         return Err(Invariant::AS_THE_MODEL.broken(format!("call {call} is answered {found:?}")));
     };
     let is_exact = parking == Parking::Nothing || (parking == Parking::Settled && *is_sure);
@@ -128,12 +128,7 @@ fn check_stats(call: CallId, found: &[QueueStats], expected: &Expected, parking:
     };
     let found: Vec<_> = found.iter().map(ShownStats::of).map(seen).collect();
     let mut expected: Vec<_> = expected.iter().cloned().map(seen).collect();
-    let pairs = expected.iter_mut().zip(&found).zip(leased_later);
-    for ((expected, found), later) in pairs.filter(|_| !is_exact) {
-        // Those wait in the figures that their consumer gets at the end of the step.
-        let waiting = expected.reserved.saturating_sub(found.reserved).min(*later);
-        expected.reserved -= waiting;
-        expected.scheduled += waiting;
+    for (expected, found) in expected.iter_mut().zip(&found).filter(|_| !is_exact) {
         let more = found.scheduled.saturating_sub(expected.scheduled);
         expected.scheduled += more.min(*late);
     }
@@ -152,28 +147,4 @@ fn check_peeked(
     };
     Invariant::AS_THE_MODEL
         .check(is_right, || format!("call {call} is shown {seen:?}, and it should be one of {may_be:?}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_is_leased_at_the_end_of_a_step_may_wait_in_its_figures() {
-        let stats = |scheduled, ready, reserved| {
-            let name = QueueName::new("shop", "mail").expect("a name");
-            QueueStats { scheduled, ready, reserved, ..QueueStats::empty(name) }
-        };
-        let is_right = |found: QueueStats, later: u64| {
-            let shown = vec![ShownStats::of(&stats(19, 0, 7))];
-            let leased_later = vec![later];
-            let expected = Expected::QueueStats { shown, is_sure: later == 0, late: 0, leased_later };
-            check_stats(1, &[found], &expected, Parking::MayLag).is_ok()
-        };
-        assert!(is_right(stats(19, 0, 7), 2), "they had it at once");
-        assert!(is_right(stats(7, 14, 5), 2) && is_right(stats(7, 13, 6), 2), "they waited, or one of them");
-        assert!(!is_right(stats(7, 14, 5), 1) && !is_right(stats(7, 13, 6), 0), "nobody waited for that");
-        assert!(!is_right(stats(7, 12, 5), 2), "two are nowhere");
-        assert!(!is_right(stats(7, 11, 8), 2), "nobody has the eighth");
-    }
 }
