@@ -45,7 +45,7 @@ fn sweep(
     let reached = context.storage(store, storage).ok_or(NotStored::UnknownStorage)?;
     let lineage = if storage == LOCAL_STORAGE { base::Lineage(0) } else { store.lineage() };
     let folder = if storage == LOCAL_STORAGE { String::new() } else { block_folder(lineage) };
-    let mut deleted = 0_u64;
+    let (mut deleted, mut before) = (0_u64, Vec::new());
     loop {
         let (mut left, mut failed) = (Vec::new(), None);
         reached.list(&folder, &mut |name| {
@@ -66,6 +66,10 @@ fn sweep(
             // A row whose end is not durable could come back, without its file.
             store.sync_committed()?;
         }
+        // A backup holds what it reads: that goes when the backup has ended.
+        if left == before {
+            break;
+        }
         for name in &left {
             reached.delete(name)?;
             deleted += 1;
@@ -73,6 +77,7 @@ fn sweep(
         if left.len() < LEFT_PER_LISTING {
             break;
         }
+        before = left;
     }
     if deleted > 0 {
         info!(storage, deleted, "files of blocks that no row has were deleted");

@@ -10,7 +10,7 @@ use records::Op;
 use store::StoreError;
 
 use super::deleting::unknown_stream;
-use super::loaded::{LoadedStream, SourceText, UnstoredChunk};
+use super::loaded::{LoadedStream, SourceText, UnstoredChunk, WaitingCaller};
 use super::stored_numbers::{NumberRows, TEXT_BYTES};
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::reply::Answered;
@@ -81,7 +81,7 @@ impl StreamPartition {
             if let Some(idempotency) = idempotency {
                 loaded.keep_with_save(idempotency, &outcomes);
             }
-            loaded.waiting.push((reply, outcomes));
+            loaded.waiting.push(WaitingCaller { reply, outcomes, run });
         }
         Ok(())
     }

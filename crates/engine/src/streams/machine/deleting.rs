@@ -73,9 +73,10 @@ impl StreamPartition {
             .insert(stream, DeletedStream { stream: row, due: step.now, storing, written: step.seq });
         self.to_settle.insert((step.seq, stream));
         step.emit(StreamsEffect::Tail(self.id, name.clone(), TailChange::Closed));
-        for (waiting, _) in loaded.waiting {
+        for waiting in loaded.waiting {
+            self.runs.refused(waiting.run);
             let detail = format!("stream {name} was deleted before the messages were saved; repeat the call");
-            step.emit(StreamsEffect::Appended(waiting, Err(Problem::unavailable(detail))));
+            step.emit(StreamsEffect::Appended(waiting.reply, Err(Problem::unavailable(detail))));
         }
         step.emit(StreamsEffect::Done(reply, Ok(())));
         Ok(())

@@ -11,7 +11,7 @@ use base::Incarnation;
 use records::AnswerKey;
 use store::StoreError;
 
-use super::loaded::LoadedStream;
+use super::loaded::{LoadedStream, WaitingCaller};
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::idempotency::{IdempotencyKey, reused};
 use crate::kernel::reply::{Answered, answered};
@@ -55,7 +55,7 @@ impl StreamPartition {
         if let Some(loaded) = self.loaded.get_mut(&stream) {
             loaded.used_at = step.now;
             loaded.is_urgent |= call.is_durable;
-            loaded.waiting.push((call.reply, outcomes));
+            loaded.waiting.push(WaitingCaller { reply: call.reply, outcomes, run: call.run });
         }
         Ok(None)
     }

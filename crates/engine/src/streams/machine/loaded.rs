@@ -11,6 +11,7 @@ use base::{Incarnation, Timestamp};
 use records::{AnswerKey, BlockBounds, SaveMode, Stream, StreamChunk, StreamTail};
 
 use super::super::StreamName;
+use super::super::append_run::PlaceInRun;
 use super::super::input::AppendOutcome;
 use super::copies::CopySet;
 use super::idempotency::UnkeptAppend;
@@ -24,7 +25,12 @@ use crate::kernel::reply::{Answered, Reply};
 pub(super) type SourceText = (Box<str>, Box<str>);
 
 /// A caller that is answered with the next save, and how.
-pub(super) type WaitingCaller = (Reply<Answered<Vec<AppendOutcome>>>, Vec<AppendOutcome>);
+pub(super) struct WaitingCaller {
+    pub(super) reply: Reply<Answered<Vec<AppendOutcome>>>,
+    pub(super) outcomes: Vec<AppendOutcome>,
+    /// If the messages are lost before, those behind them are refused.
+    pub(super) run: Option<PlaceInRun>,
+}
 
 /// A stream in memory.
 pub(super) struct LoadedStream {

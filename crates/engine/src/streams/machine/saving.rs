@@ -7,7 +7,7 @@ use ::streams::{ChunkWriter, IntervalRowChange, MessageReader};
 use base::Incarnation;
 use records::{ExternalText, Op, StreamChunk};
 
-use super::loaded::{LoadedStream, UnstoredBlock, UnstoredChunk};
+use super::loaded::{LoadedStream, UnstoredBlock, UnstoredChunk, WaitingCaller};
 use super::{StreamPartition, StreamsStep};
 use crate::kernel::step_context::STEP_BYTES_MAX;
 use crate::streams::effect::{StreamsEffect, TailChange};
@@ -132,7 +132,7 @@ impl LoadedStream {
 
     /// Answers every caller that waits.
     fn answer(&mut self, step: &mut StreamsStep<'_>) {
-        for (reply, outcomes) in self.waiting.drain(..) {
+        for WaitingCaller { reply, outcomes, .. } in self.waiting.drain(..) {
             step.emit(StreamsEffect::Appended(reply, Ok(outcomes)));
         }
     }

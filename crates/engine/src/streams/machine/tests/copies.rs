@@ -253,6 +253,25 @@ fn an_append_for_another_stream_is_refused_and_so_are_those_behind_it() {
 }
 
 #[test]
+fn what_follows_messages_that_went_with_their_stream_is_refused() {
+    let mut bench = Bench::new();
+    let append = |place| {
+        let (reply, answer) = Reply::new();
+        let run = Some(PlaceInRun::of_sender(7, place));
+        let call = AppendCall { run, ..AppendCall::new(name("orders"), vec![message("y")], reply) };
+        (StreamsInput::Append(Box::new(call)), answer)
+    };
+    let ((first, of_first), (second, of_second)) = (append(0), append(1));
+    let (reply, _deleted) = Reply::new();
+    bench.settle(vec![first, StreamsInput::Delete { stream: name("orders"), reply }, second]);
+    let codes = [of_first, of_second].map(|mut answer| {
+        let answered: Answered<Vec<AppendOutcome>> = answer.try_recv().expect("it is answered");
+        answered.expect_err("is refused").code
+    });
+    assert_eq!(codes, ["unavailable", "busy"]);
+}
+
+#[test]
 fn a_durable_append_is_saved_at_once_in_every_mode() {
     for mode in SaveMode::ALL {
         let mut bench = Bench::new();
