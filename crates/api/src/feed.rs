@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::ApiState;
 use crate::list::{self, List, Read};
-use crate::page::{FeedQuery, ListForm, PageOf};
+use crate::page::{FeedQuery, ListForm, PageOf, TimeOrder};
 use crate::reads::Reads;
 
 /// Pause of a caller that was woken and found nothing.
@@ -32,8 +32,8 @@ pub(crate) const FOLLOWERS_SHARE: usize = 256;
 
 /// A list that grows at its end.
 pub(crate) trait Followable: List {
-    /// Whether it ends before what is still being written. A page of it then waits until it shows
-    /// all that callers were answered about.
+    /// Whether it ends before what is still being written. A page that comes to the end then waits
+    /// until it shows all that callers were answered about, for a while at most.
     const ENDS_EARLY: bool = false;
 
     /// From here on it is told what may be for this list; `None` of a device that is unknown, of
@@ -76,7 +76,10 @@ pub(crate) async fn answer<L: Followable>(
     feed: FeedQuery,
     list: L,
 ) -> Result<Response, Refused> {
-    if L::ENDS_EARLY {
+    // Others do not come to the end of the feed.
+    let may_end = feed.to.is_none_or(|to| to > api.engine().feed_end())
+        && (feed.order == TimeOrder::Ascending || page.after.is_none());
+    if L::ENDS_EARLY && may_end {
         api.engine().feeds_caught_up().await;
     }
     if page.form != ListForm::Page || feed.wait.is_zero() {
@@ -183,7 +186,6 @@ mod tests {
     use engine::queries::BoundedPage;
 
     use crate::list::PageOfList;
-    use crate::page::TimeOrder;
     use crate::shape::EventShape;
 
     /// A feed without items, which notes from when on it is looked through.

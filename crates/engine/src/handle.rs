@@ -3,13 +3,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use base::locks::locked;
 use base::{ClientId, Clock, DeviceId, EntityId, Incarnation, PartitionId, Problem, Timestamp, WayIn, hash};
 use records::Client;
 use store::{Store, StoreError};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::campaigns::CampaignsInput;
@@ -17,7 +16,6 @@ use crate::context::EngineContext;
 use crate::devices::input::{Addressed, DeviceInput, LinkedClient, RefusedMessage};
 use crate::devices::intake::{IntakeMirror, PendingSlice, Slice, SlicePart};
 use crate::followers::Followers;
-use crate::kernel::feed_clock::FeedClock;
 use crate::kernel::partition_handle::{NotAccepting, PartitionHandle};
 use crate::queries::DeviceDetails;
 use crate::queues::QueueInput;
@@ -32,6 +30,7 @@ use crate::{
 mod attempts;
 mod campaigns;
 mod commands;
+mod feeds;
 mod gathering;
 mod idempotent;
 mod import;
@@ -48,9 +47,6 @@ mod streams;
 
 use idempotent::{made, unguessable};
 use start::Starting;
-
-/// How long a page of a feed waits for what is still being written.
-const FEED_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// A running engine. Cheap to clone; every clone is the same engine.
 #[derive(Clone)]
@@ -73,6 +69,7 @@ struct SharedEngine {
     tasks: Mutex<JoinSet<()>>,
     mirror: OnceLock<Arc<dyn IntakeMirror>>,
     place_labels: OnceLock<Vec<String>>,
+    feed_waiters: Semaphore,
 }
 
 impl Engine {
@@ -120,6 +117,7 @@ impl Engine {
             tasks: Mutex::new(tasks),
             mirror: OnceLock::new(),
             place_labels: OnceLock::new(),
+            feed_waiters: Semaphore::new(feeds::FEED_WAITERS_MAX),
         };
         let engine = Self { shared: Arc::new(shared) };
         for client in orphans {
@@ -446,42 +444,6 @@ impl Engine {
 
     pub(crate) fn partition_of(&self, routing_hash: u32) -> PartitionId {
         hash::partition_of(routing_hash, self.shared.partitions.len() as u16)
-    }
-
-    /// Where a feed that is read now ends, exclusive.
-    pub(crate) fn feed_horizon(&self) -> Timestamp {
-        let writing = self.shared.partitions.iter().map(|partition| &*partition.writing_since);
-        self.shared.context.kernel.feed_clock().horizon(self.clock().now(), writing)
-    }
-
-    /// Returns when feeds show what has this stamp.
-    pub(crate) async fn shown(&self, stamp: Timestamp) {
-        let from = FeedClock::shown_from(stamp);
-        if self.clock().now() < from {
-            self.until(from).await;
-        }
-        self.shared.context.kernel.feed_clock().wait_for(|| self.feed_horizon() > stamp).await;
-    }
-
-    /// Returns when feeds show all that is durable by now, which is what callers were answered about.
-    /// That is at once, unless another partition has something older on its way, or stamps run ahead
-    /// of the clock. Returns after [`FEED_WAIT_MAX`] in any case.
-    pub async fn feeds_caught_up(&self) {
-        let durable = self.shared.context.kernel.feed_clock().durable();
-        if self.feed_horizon() <= durable {
-            let _slow_disk = tokio::time::timeout(FEED_WAIT_MAX, self.shown(durable)).await;
-        }
-    }
-
-    /// Where a feed that is read now ends: nothing comes to be shown before that time.
-    #[must_use]
-    pub fn feed_end(&self) -> Timestamp {
-        self.feed_horizon()
-    }
-
-    /// Behind everything that is durable.
-    pub(crate) fn latest_stamp(&self) -> Timestamp {
-        self.shared.context.kernel.feed_clock().latest()
     }
 
     fn partition_with(&self, device: &DeviceId) -> &PartitionHandle<DeviceInput> {

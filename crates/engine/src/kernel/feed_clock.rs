@@ -27,6 +27,8 @@ pub(crate) struct FeedClock {
     durable: AtomicI64,
     /// No stamp is earlier than this from now on.
     floor: AtomicI64,
+    /// The latest end of a feed that was given. Nothing that is not shown is stamped before it.
+    shown: AtomicI64,
     /// Readers that wait for a partition to have written.
     waiting: AtomicUsize,
     written: Notify,
@@ -70,7 +72,7 @@ impl FeedClock {
         Timestamp(self.latest.load(SeqCst))
     }
 
-    /// What a partition stamped with this is durable. It has to be told before anybody is answered.
+    /// A batch with this stamp is durable. To be called before anybody is answered.
     pub(crate) fn note_durable(&self, stamp: Timestamp) {
         self.durable.fetch_max(stamp.0, SeqCst);
     }
@@ -118,7 +120,9 @@ impl FeedClock {
         let wanted = self.latest.load(SeqCst).max(now.0) + 1;
         let end = wanted.min(now.0 + AHEAD_MS_MAX);
         self.floor.fetch_max(end, SeqCst);
-        partitions.map(WritingSince::get).fold(Timestamp(end), Timestamp::min)
+        // A partition that begins a step says that it writes since now, before it has its stamp.
+        let end = partitions.map(WritingSince::get).fold(Timestamp(end), Timestamp::min);
+        Timestamp(self.shown.fetch_max(end.0, SeqCst)).max(end)
     }
 }
 
