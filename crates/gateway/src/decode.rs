@@ -188,7 +188,16 @@ pub(crate) fn quoted(text: &str) -> String {
 /// As much of a sender's JSON as a detail repeats: a number has no quotes there.
 fn unquoted(json: &str) -> String {
     let (beginning, dots) = cut(json);
-    format!("{}{dots}", beginning.replace(char::is_control, " "))
+    let mut shown = String::with_capacity(beginning.len() + dots.len());
+    for char in beginning.chars() {
+        match char {
+            '"' | '\'' | '\\' => shown.push(char),
+            _ if char.is_control() => shown.push(' '),
+            // What turns the direction of a text, or is not seen, is shown as its number.
+            _ => shown.extend(char.escape_debug()),
+        }
+    }
+    shown + dots
 }
 
 /// The beginning, and what stands for the rest.

@@ -107,6 +107,7 @@ mod tests {
             ("null", "null"),
             (r#""true""#, r#""true""#),
             ("{\n\"a\":1}", r#"{ "a":1}"#),
+            ("[\"\u{202e}\"]", r#"["\u{202e}"]"#),
             (&long, &format!("{}...", &long[..80])),
         ] {
             let refused = answer(&format!(r#"{{"message_id":"{id}","ok":{ok}}}"#)).expect_err(ok);
