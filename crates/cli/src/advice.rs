@@ -30,7 +30,7 @@ pub(super) fn advice(refusal: &Refusal) -> Option<&'static str> {
         (_, Some("unknown_route")) => {
             Some("either the server is older than this program, or --url leads elsewhere")
         }
-        (_, Some("stream_full")) => Some(
+        (_, Some("stream_full")) if refusal.detail.starts_with("the stream holds") => Some(
             "`fieldpost stream show` tells what it may hold; `fieldpost stream set` changes that with \
              --keep-bytes and --when-full",
         ),
@@ -38,10 +38,10 @@ pub(super) fn advice(refusal: &Refusal) -> Option<&'static str> {
             "it works again once the storage does; `fieldpost stream handlers` shows the last error of each",
         ),
         (_, Some("spool_full")) => {
-            Some("it takes more once it has forwarded some; GET /v1/spool of it says why it has not")
+            Some("it takes more once it has forwarded some; its GET /v1/spool shows what holds it up")
         }
         (429 | 503, Some(code)) if code != "too_many_requests" && code.starts_with("too_many_") => {
-            Some("there is room again once some of them have ended or are deleted")
+            Some("there is room again once others have ended or been deleted")
         }
         (429, _) => Some("this token may ask again a little later"),
         (503, _) => Some("try again; if it lasts, the server's /readyz gives the reason"),

@@ -10,6 +10,7 @@ use fieldpost_client::Refusal;
 use serde_json::{Map, Value, json};
 
 use super::advice;
+use super::import::ImportTally;
 use super::table::plain;
 
 /// A command that did not do what it was asked for.
@@ -27,7 +28,7 @@ pub(super) enum CommandFailure {
     /// limit forbids it. What came of it has been shown.
     Incomplete(String),
     /// An import ended before its input did; everything up to this line of it has been taken.
-    BrokenOff { after_line: u64, cause: Box<CommandFailure> },
+    BrokenOff { after_line: u64, so_far: Box<ImportTally>, cause: Box<CommandFailure> },
     /// A command that was run for this one ended with this exit code, and has told why.
     Command(u8),
     /// The output cannot be written.
@@ -35,11 +36,12 @@ pub(super) enum CommandFailure {
 }
 
 impl CommandFailure {
-    /// An answer of `server` that is no success. Fieldpost sends a problem document with each. A
-    /// proxy in front of it may send 429 and 5xx without one; any other 4xx without one is foreign.
+    /// An answer of `server` that is no success. Fieldpost sends a problem document with each, but
+    /// for a head or a body that it does not read. A proxy in front of it may send 429 and 5xx
+    /// without one; any other 4xx without one is foreign.
     pub(super) fn refused(server: String, refusal: Box<Refusal>) -> Self {
         match &*refusal {
-            Refusal { status: 429, .. } => Self::Refused(refusal),
+            Refusal { status: 408 | 413 | 414 | 429 | 431, .. } => Self::Refused(refusal),
             Refusal { status: status @ 400..500, code: None, detail, .. } => {
                 Self::Foreign { server, what: format!("it answered {status} {detail}").trim_end().to_owned() }
             }
@@ -90,10 +92,11 @@ impl CommandFailure {
                     .to_owned(),
             ),
             Self::Foreign { .. } => Some("does --url or FIELDPOST_URL lead to it?".to_owned()),
-            Self::BrokenOff { after_line, cause } => {
+            Self::BrokenOff { after_line, cause, .. } => {
                 let go_on = match after_line {
                     0 => "nothing of the input has been taken for certain".to_owned(),
-                    line => format!("lines up to {line} are settled; go on with those after it"),
+                    1 => "line 1 has been handled; go on with line 2".to_owned(),
+                    line => format!("lines 1 to {line} have been handled; go on with line {}", line + 1),
                 };
                 Some(cause.advice().into_iter().chain([go_on]).collect::<Vec<_>>().join("\n"))
             }
@@ -108,7 +111,14 @@ impl CommandFailure {
                 Some(document) => return document.clone(),
                 None => "refused",
             },
-            Self::BrokenOff { cause, .. } => return cause.to_json(),
+            Self::BrokenOff { after_line, so_far, cause } => {
+                let text = cause.to_json();
+                let Ok(mut document) = serde_json::from_str::<Map<String, Value>>(&text) else { return text };
+                let so_far = serde_json::to_value(so_far).expect("a tally has only names for keys");
+                document.extend(so_far.as_object().cloned().unwrap_or_default());
+                document.insert("last_line".to_owned(), (*after_line).into());
+                return Value::Object(document).to_string();
+            }
             Self::Usage(_) => "usage",
             Self::NotReached { .. } => "not_reached",
             Self::Foreign { .. } => "not_fieldpost",
@@ -152,7 +162,7 @@ impl fmt::Display for CommandFailure {
                 None => write!(f, "the server answered {}: {}", refusal.status, refusal.detail),
             },
             Self::NotReached { server, why } => write!(f, "no answer from {server}: {why}"),
-            Self::Foreign { server, what } => write!(f, "{server} is not a Fieldpost server: {what}"),
+            Self::Foreign { server, what } => write!(f, "{server} did not answer as Fieldpost does: {what}"),
             Self::BrokenOff { cause, .. } => write!(f, "{cause}"),
             Self::Command(code) => write!(f, "the command ended with {code}"),
             Self::Output(error) => write!(f, "the output cannot be written: {error}"),
@@ -201,12 +211,16 @@ mod tests {
             (CommandFailure::Incomplete("2 lines rejected".to_owned()), 1),
             (CommandFailure::Usage("no such file".to_owned()), 2),
             (not_reached(), 3),
-            (CommandFailure::BrokenOff { after_line: 7, cause: Box::new(not_reached()) }, 3),
+            (broken_off(7, not_reached()), 3),
             (CommandFailure::Output(io::ErrorKind::BrokenPipe.into()), 0),
             (CommandFailure::Output(io::ErrorKind::StorageFull.into()), 5),
         ] {
             assert_eq!(failure.exit_code(), code, "{failure}");
         }
+    }
+
+    fn broken_off(after_line: u64, cause: CommandFailure) -> CommandFailure {
+        CommandFailure::BrokenOff { after_line, so_far: Box::default(), cause: Box::new(cause) }
     }
 
     #[test]
@@ -220,8 +234,8 @@ mod tests {
             server: "http://a".to_owned(),
             why: "connection refused".to_owned(),
         };
-        let broken = CommandFailure::BrokenOff { after_line: 40, cause: Box::new(broken) };
-        assert!(broken.to_text().ends_with("\n  lines up to 40 are settled; go on with those after it"));
+        let text = broken_off(40, broken).to_text();
+        assert!(text.ends_with("\n  lines 1 to 40 have been handled; go on with line 41"), "{text}");
     }
 
     #[test]
@@ -230,5 +244,9 @@ mod tests {
         assert_eq!(refused(404, document).to_json(), document);
         let usage = CommandFailure::Usage("what".to_owned()).to_json();
         assert_eq!(usage, r#"{"code":"usage","detail":"what"}"#);
+        let broken_off: Value =
+            serde_json::from_str(&broken_off(7, CommandFailure::Usage("what".to_owned())).to_json())
+                .expect("JSON");
+        assert_eq!((&broken_off["code"], &broken_off["last_line"]), (&json!("usage"), &json!(7)));
     }
 }

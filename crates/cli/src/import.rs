@@ -5,15 +5,13 @@
 
 use std::path::Path as File;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-
 use super::api::{ApiPath, ServerApi};
 use super::failure::CommandFailure;
 use super::input::{self, InputChunks};
 use super::progress;
 use super::screen::Screen;
 use super::table::{grouped, plain};
+use serde::{Deserialize, Serialize};
 
 /// So many rejected lines are shown to people; the rest is counted.
 const SHOWN_MAX: usize = 20;
@@ -83,20 +81,14 @@ impl ImportTally {
         self.rejected.extend(other.rejected.into_iter().take(room));
     }
 
-    /// Adds what the refusal of a piece says of its first lines, and has its document say the same
-    /// of the whole input. How many lines those are: none where it does not say.
-    fn add_before(&mut self, refused: &mut CommandFailure, lines_before: u64) -> u64 {
+    /// Adds what the refusal of a piece says of its first lines. How many lines those are: none
+    /// where it does not say.
+    fn add_before(&mut self, refused: &CommandFailure, (lines_before, lines): (u64, u64)) -> u64 {
         let CommandFailure::Refused(refusal) = refused else { return 0 };
-        let Some(text) = &mut refusal.document else { return 0 };
+        let Some(text) = &refusal.document else { return 0 };
         let Ok(TakenBefore { last_line, tally }) = serde_json::from_str(text) else { return 0 };
         self.add(tally, lines_before);
-        if let Ok(mut document) = serde_json::from_str::<Map<String, Value>>(text) {
-            let sum = serde_json::to_value(&*self).expect("a tally has only names for keys");
-            document.extend(sum.as_object().cloned().unwrap_or_default());
-            document.insert("last_line".to_owned(), (lines_before + last_line).into());
-            *text = Value::Object(document).to_string();
-        }
-        last_line
+        last_line.min(lines)
     }
 
     /// `1,200 accepted, 3 rejected`.
@@ -164,9 +156,14 @@ pub(super) fn run(
     loop {
         let known = format!("{} lines: {}", grouped(after_line), sum.sentence());
         screen.progress(&progress::line(sent_bytes, size, &known));
-        let settled = |cause| CommandFailure::BrokenOff { after_line, cause: Box::new(cause) };
-        let piece = pieces.next().map_err(|error| settled(input::unreadable(file, &error)))?;
-        let Some(piece) = piece else { break };
+        let piece = match pieces.next() {
+            Ok(Some(piece)) => piece,
+            Ok(None) => break,
+            Err(error) => {
+                let (so_far, cause) = (Box::new(sum), Box::new(input::unreadable(file, &error)));
+                return Err(CommandFailure::BrokenOff { after_line, so_far, cause });
+            }
+        };
         let bytes = piece.text.len() as u64;
         let answer = api.post_lines(path, piece.text).and_then(|answer| api.read::<ImportTally>(&answer));
         let listed = sum.rejected.len();
@@ -176,14 +173,19 @@ pub(super) fn run(
                 after_line = piece.lines_before + piece.lines;
                 None
             }
-            Err(mut cause) => {
-                after_line = piece.lines_before + sum.add_before(&mut cause, piece.lines_before);
+            Err(cause) => {
+                let place = (piece.lines_before, piece.lines);
+                after_line = piece.lines_before + sum.add_before(&cause, place);
                 Some(cause)
             }
         };
         sum.tell_rejected(listed, screen);
         if let Some(cause) = refused {
-            return Err(CommandFailure::BrokenOff { after_line, cause: Box::new(cause) });
+            return Err(CommandFailure::BrokenOff {
+                after_line,
+                so_far: Box::new(sum),
+                cause: Box::new(cause),
+            });
         }
         sent_bytes += bytes;
     }
@@ -196,7 +198,7 @@ pub(super) fn run(
 #[cfg(test)]
 mod tests {
     use fieldpost_client::Refusal;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -223,15 +225,16 @@ mod tests {
         let mut sum = ImportTally::nothing_yet(&[ImportCount::Appended]);
         sum.add(tally(r#"{"appended":100,"rejected_count":0,"rejected":[],"last_id":"100"}"#), 0);
         let plain = r#"{"code":"busy","detail":"d"}"#;
-        let mut failure = refused(plain);
-        assert_eq!((sum.add_before(&mut failure, 100), failure.to_json()), (0, plain.to_owned()));
-        let mut failure = refused(
+        assert_eq!(sum.add_before(&refused(plain), (100, 50)), 0);
+        let failure = refused(
             r#"{"code":"stream_full","detail":"d","last_line":20,"appended":19,"duplicates":0,
                 "rejected_count":1,"rejected":[{"line":7,"code":"c","detail":"e"}],"last_id":"119"}"#,
         );
-        assert_eq!(sum.add_before(&mut failure, 100), 20);
+        assert_eq!(sum.add_before(&failure, (100, 50)), 20);
         assert_eq!((sum.appended, sum.rejected[0].line), (Some(119), 107));
-        let document: Value = serde_json::from_str(&failure.to_json()).expect("JSON");
+        let before_it =
+            CommandFailure::BrokenOff { after_line: 120, so_far: Box::new(sum), cause: Box::new(failure) };
+        let document: Value = serde_json::from_str(&before_it.to_json()).expect("JSON");
         assert_eq!((&document["code"], &document["last_line"]), (&json!("stream_full"), &json!(120)));
         assert_eq!((&document["appended"], &document["last_id"]), (&json!(119), &json!("119")));
         assert_eq!(document["rejected"][0]["line"], 107);

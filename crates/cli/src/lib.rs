@@ -57,7 +57,7 @@ use clap::{Args, Subcommand};
 use api::{ApiPath, ServerApi};
 use failure::CommandFailure;
 use screen::Screen;
-pub use server::{ServerFlags, file_or_empty};
+pub use server::{FileOrEmptyVariable, ServerFlags};
 
 /// The commands, by what they are about.
 #[derive(Debug, Subcommand)]

@@ -1,9 +1,11 @@
 //! Which server is asked, as whom, and for whose eyes: the flags that every command has.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::Args;
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::parser::ValueSource;
+use clap::{Arg, Args, Command};
 use fieldpost_client::{Client, Trust};
 use url::Url;
 
@@ -27,7 +29,7 @@ pub struct ServerFlags {
     pub(super) token: Option<BearerToken>,
     /// A PEM file with the certificates to trust in place of the system's: authorities, or that of
     /// the server itself.
-    #[arg(long, global = true, env = "FIELDPOST_CA", hide_env_values = true, value_name = "FILE", value_parser = file_or_empty())]
+    #[arg(long, global = true, env = "FIELDPOST_CA", hide_env_values = true, value_name = "FILE", value_parser = FileOrEmptyVariable)]
     pub(super) ca: Option<PathBuf>,
     /// Print the API's JSON: one document, or one line for each item of a list.
     #[arg(long, global = true)]
@@ -46,7 +48,7 @@ impl ServerFlags {
         let mut client = Client::builder(self.url.as_str())
             .user_agent(concat!("fieldpost/", env!("CARGO_PKG_VERSION")))
             .proxy_of_environment();
-        // A variable that is empty is as good as none.
+        // A variable that is empty counts as not set.
         if let Some(token) = self.token.as_ref().filter(|token| !token.is_empty()) {
             client = client.token(token.secret());
         }
@@ -63,15 +65,35 @@ impl ServerFlags {
 
     /// Which servers are believed; `None` for one that is not asked over TLS.
     fn trust(&self) -> Result<Option<Trust>, CommandFailure> {
-        // A variable that is empty is as good as none.
+        // A variable that is empty counts as not set.
         let ca = self.ca.as_deref().filter(|file| !file.as_os_str().is_empty());
         (self.url.scheme() == "https").then(|| tls::trust(ca)).transpose()
     }
 }
 
-/// Reads the name of a file, which may be empty: a variable that is empty is as good as none.
-pub fn file_or_empty() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
+/// Reads the name of a file. A variable may be empty, which counts as not set; a flag names a file.
+#[derive(Clone, Debug)]
+pub struct FileOrEmptyVariable;
+
+impl TypedValueParser for FileOrEmptyVariable {
+    type Value = PathBuf;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<PathBuf, clap::Error> {
+        PathBufValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn parse_ref_(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+        source: ValueSource,
+    ) -> Result<PathBuf, clap::Error> {
+        if value.is_empty() && source == ValueSource::EnvVariable {
+            return Ok(PathBuf::new());
+        }
+        self.parse_ref(command, arg, value)
+    }
 }
 
 fn server_url(text: &str) -> Result<Url, String> {

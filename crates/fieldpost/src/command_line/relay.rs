@@ -15,7 +15,7 @@ use ::relay::{
     outbox_status, over_http, relay_name, retry_refused, watch_script,
 };
 use clap::{Args, Subcommand, ValueEnum};
-use cli::file_or_empty;
+use cli::FileOrEmptyVariable;
 use fieldpost_client::{Client, Trust};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -114,7 +114,7 @@ struct RelayRun {
     token_file: Option<PathBuf>,
     /// A PEM file with the certificates to trust in place of the system's, of the server.
     #[arg(long, value_name = "FILE", env = "FIELDPOST_CA", hide_env_values = true)]
-    #[arg(value_parser = file_or_empty())]
+    #[arg(value_parser = FileOrEmptyVariable)]
     ca: Option<PathBuf>,
     /// What becomes of a row that is refused for good.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = RelayOnRefused::Skip)]
@@ -360,7 +360,7 @@ fn client(flags: &RelayRun) -> Result<Client, RelayFailure> {
         Some(file) => Some(read(file)?),
         None => std::env::var("FIELDPOST_TOKEN").ok(),
     };
-    // A variable that is empty is as good as none.
+    // A variable that is empty counts as not set.
     if let Some(token) = token.as_deref().map(str::trim).filter(|token| !token.is_empty()) {
         client = client.token(token);
     }
@@ -438,7 +438,6 @@ mod tests {
             "sql --inbox",
             "sql --table shop.Out --watch shop.orders --to stream:a/b --key id --columns id,name",
             "run --database postgres://u@h/d --on-refused hold",
-            "run --database postgres://u@h/d --ca=",
             "backfill --database postgres://u@h/d --table t --to queue:a/b --where x>1",
             "refused ls --database postgres://u@h/d",
             "refused retry --database postgres://u@h/d",

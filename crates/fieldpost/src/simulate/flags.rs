@@ -429,7 +429,7 @@ impl ConnectionFlags {
     fn access(self) -> ConnectOptions {
         let queue = BrokerQueue { name: self.queue, ..BrokerQueue::default() };
         let login = self.login.zip(self.password).map(|(name, password)| NameAndPassword { name, password });
-        // A variable that is empty is as good as none.
+        // A variable that is empty counts as not set.
         let token = self.token.filter(|token| !token.is_empty());
         ConnectOptions { login, token, tls: None, queue }
     }

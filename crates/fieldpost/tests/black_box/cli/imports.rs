@@ -83,7 +83,7 @@ fn an_import_that_is_broken_off_says_what_is_settled() {
     let settled = 1_024 * 1_024 / line.len();
     let ended = run(&scripted.url, &["report", "import", file.to_str().expect("text")], "");
     assert_eq!(ended.code, Some(3), "{ended:?}");
-    let says = format!("lines up to {settled} are settled");
+    let says = format!("lines 1 to {settled} have been handled");
     assert!(ended.err.contains(&says), "{says} is not in {ended:?}");
 }
 

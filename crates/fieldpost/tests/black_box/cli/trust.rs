@@ -131,7 +131,7 @@ fn a_certificate_that_openssl_made_is_believed_when_it_is_the_one_given() {
 }
 
 #[test]
-fn variables_that_are_empty_are_as_good_as_none() {
+fn variables_that_are_empty_count_as_not_set() {
     let plain = Scripted::new(no_devices());
     let (with_tls, certificate) = server(no_devices());
     let trusted = tempfile::NamedTempFile::new().expect("a file");
