@@ -114,7 +114,7 @@ impl LinesBeforeShape {
 /// is no lines says nothing of it.
 pub(crate) fn lines_before_schema() -> Schema {
     let count = || ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0_usize));
-    let about = "the last line that was appended or rejected, 0 for none; the rest is of the lines up to it";
+    let about = "the last line that was appended, a duplicate or rejected, 0 for none; the rest is of the lines up to it";
     let rejected: RefOr<Schema> = Ref::from_schema_name(RejectedLineShape::name()).into();
     ObjectBuilder::new()
         .property("last_line", count().description(Some(about)))
