@@ -169,7 +169,7 @@ impl<'de> Deserialize<'de> for Job {
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum JobStatus {
+pub enum JobState {
     /// It waits for its time.
     Scheduled,
     /// It can be consumed.
@@ -178,7 +178,7 @@ pub enum JobStatus {
     Reserved,
 }
 
-impl JobStatus {
+impl JobState {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -191,13 +191,13 @@ impl JobStatus {
 /// A job, looked at without taking it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct PeekedJob {
+pub struct JobView {
     /// Its id.
     pub id: JobId,
     /// Its queue.
     pub queue: String,
     /// Where it stands.
-    pub state: JobStatus,
+    pub state: JobState,
     /// What it carries.
     pub payload: Payload,
     /// When it is, or was, due.
@@ -223,13 +223,13 @@ pub struct PeekedJob {
     pub executions_left: Option<u32>,
 }
 
-impl<'de> Deserialize<'de> for PeekedJob {
+impl<'de> Deserialize<'de> for JobView {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Wire {
             id: JobId,
             queue: String,
-            state: JobStatus,
+            state: JobState,
             #[serde(default, deserialize_with = "present")]
             payload: Option<Box<RawValue>>,
             #[serde(default)]

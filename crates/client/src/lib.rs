@@ -62,7 +62,7 @@ pub use fault::ConnectionFault;
 pub use fleet::{DeviceSelection, DeviceWeight, Fairness, Fleet, FleetCount, FleetCountItem};
 /// The method of a [`Request`].
 pub use hyper::Method;
-pub use job::{DeadJob, Job, JobId, JobReservation, JobStatus, Payload, PeekedJob};
+pub use job::{DeadJob, Job, JobId, JobReservation, JobState, JobView, Payload};
 pub use message::{AppendResult, MessageId, OutgoingMessage, ReceivedMessage, ReceivedPage, StreamReading};
 pub use message_stream::{MessageStream, StoredSummary, StreamSummary};
 pub use operation::{
@@ -71,10 +71,10 @@ pub use operation::{
 pub use path::Path;
 pub use picks::{CustomerClass, Picks};
 pub use producer::{NodeAppend, ProducerError, StreamProducer};
-pub use publish::{JobUpdate, NewJob, OnConflict, Published, Schedule};
+pub use publish::{JobChange, NewJob, OnConflict, Published, Schedule};
 pub use queue::{Alias, Queue, Which};
 pub use queue_control::{ControlState, QueueControl};
-pub use queue_stats::{Cursor, FeedPage, Page, QueueConfig, QueueFlow, QueueOverview, ReadyOrder};
+pub use queue_stats::{Cursor, FeedPage, Page, QueueFlow, QueueOverview, QueueSettings, ReadyOrder};
 pub use request::{Answer, Download, Request};
 pub use stream_config::{BlockConfig, FullChoice, KeepConfig, MoveConfig, SaveChoice, StreamConfig};
 pub use subscription::{

@@ -221,14 +221,14 @@ pub struct Published {
 
 /// What to change of a waiting job.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct JobUpdate {
+pub struct JobChange {
     #[serde(flatten)]
     carried: Option<PayloadField>,
     #[serde(flatten)]
     due: Option<DueField>,
 }
 
-impl JobUpdate {
+impl JobChange {
     /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
@@ -298,9 +298,9 @@ mod tests {
 
     #[test]
     fn a_change_names_what_it_changes() {
-        check(&JobUpdate::new(), "{}");
-        let change = JobUpdate::new().json("x").expect("a text").delay(Duration::ZERO);
+        check(&JobChange::new(), "{}");
+        let change = JobChange::new().json("x").expect("a text").delay(Duration::ZERO);
         check(&change, r#"{"payload":"x","delay":"0ms"}"#);
-        check(&JobUpdate::new().bytes(b"x"), r#"{"payload_base64":"eA=="}"#);
+        check(&JobChange::new().bytes(b"x"), r#"{"payload_base64":"eA=="}"#);
     }
 }

@@ -13,11 +13,11 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::consumer::{Acked, Consumer, Retry, Want};
 use crate::error::Error;
-use crate::job::{DeadJob, Job, JobId, JobReservation, JobStatus, PeekedJob};
+use crate::job::{DeadJob, Job, JobId, JobReservation, JobState, JobView};
 use crate::path::Path;
-use crate::publish::{JobUpdate, NewJob, Published};
+use crate::publish::{JobChange, NewJob, Published};
 use crate::queue_control::QueueControl;
-use crate::queue_stats::{Cursor, Page, QueueConfig, QueueOverview};
+use crate::queue_stats::{Cursor, Page, QueueOverview, QueueSettings};
 use crate::request::Request;
 use crate::retry::{Repeat, idempotency_key};
 use crate::worker::Worker;
@@ -107,7 +107,7 @@ impl Queue {
     ///
     /// # Errors
     /// 404 `unknown_job`; see [`Error`].
-    pub async fn get<'a>(&self, job: impl Into<Which<'a>>) -> Result<PeekedJob, Error> {
+    pub async fn get<'a>(&self, job: impl Into<Which<'a>>) -> Result<JobView, Error> {
         self.client.fetch(&Request::new(Method::GET, self.of(job.into())), Repeat::Harmless).await
     }
 
@@ -115,11 +115,7 @@ impl Queue {
     ///
     /// # Errors
     /// 404 `unknown_job`, 409 `job_reserved` when it is with a consumer; see [`Error`].
-    pub async fn change<'a>(
-        &self,
-        job: impl Into<Which<'a>>,
-        change: &JobUpdate,
-    ) -> Result<PeekedJob, Error> {
+    pub async fn change<'a>(&self, job: impl Into<Which<'a>>, change: &JobChange) -> Result<JobView, Error> {
         let request = Request::document(Method::PATCH, self.of(job.into()), change)?;
         self.client.fetch(&request, Repeat::Harmful).await
     }
@@ -144,9 +140,9 @@ impl Queue {
     /// See [`Error`].
     pub async fn jobs(
         &self,
-        state: Option<JobStatus>,
+        state: Option<JobState>,
         after: Option<&Cursor>,
-    ) -> Result<Page<PeekedJob>, Error> {
+    ) -> Result<Page<JobView>, Error> {
         let path = self.path(&["jobs"]);
         let path = state.map_or_else(|| path.clone(), |state| path.clone().with("state", state.as_str()));
         self.page(path, after).await
@@ -223,7 +219,7 @@ impl Queue {
     ///
     /// # Errors
     /// 422 for what is out of range; see [`Error`].
-    pub async fn set(&self, settings: &QueueConfig) -> Result<(), Error> {
+    pub async fn set(&self, settings: &QueueSettings) -> Result<(), Error> {
         let request = Request::document(Method::PUT, self.path(&["settings"]), settings)?;
         self.client.order(&request, Repeat::Harmless).await
     }

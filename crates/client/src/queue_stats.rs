@@ -30,7 +30,7 @@ pub struct QueueOverview {
     /// Whether nothing is handed out.
     pub paused: bool,
     /// What is set for it.
-    pub settings: QueueConfig,
+    pub settings: QueueSettings,
 }
 
 /// How fast jobs go through a queue: jobs a second, over about the last minute.
@@ -48,7 +48,7 @@ pub struct QueueFlow {
 /// What is set for a queue. `None` is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct QueueConfig {
+pub struct QueueSettings {
     /// Which of the ready jobs is first.
     pub order: ReadyOrder,
     /// Most jobs that are with consumers at the same time.
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn settings_are_written_as_they_are_read() {
         let text = r#"{"order":"lifo","concurrency":4,"rate":2.5,"jobs_max":null,"dead_max":10,"dead_max_age":"7d"}"#;
-        let settings: QueueConfig = serde_json::from_str(text).expect("settings");
+        let settings: QueueSettings = serde_json::from_str(text).expect("settings");
         assert_eq!(settings.dead_max_age, Some(Duration::from_secs(7 * 86_400)));
         let written = serde_json::to_string(&settings).expect("JSON");
         assert_eq!(written, text.replace("7d", "604800000ms"));
-        assert_eq!(serde_json::from_str::<QueueConfig>("{}").expect("settings"), QueueConfig::default());
+        assert_eq!(serde_json::from_str::<QueueSettings>("{}").expect("settings"), QueueSettings::default());
     }
 }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use fieldpost_client::{Alias, Client, Error, JobId, JobReservation, JobUpdate, NewJob, Retry, Want};
+use fieldpost_client::{Alias, Client, Error, JobChange, JobId, JobReservation, NewJob, Retry, Want};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -47,7 +47,7 @@ async fn what_nobody_knows_is_not_asked_again_where_twice_is_too_often() {
     let queue = stage.client().queue("shop", "mail");
     let consumed = queue.consume(Want::one()).await.expect_err("it broke");
     let changed =
-        queue.change(Alias("a"), &JobUpdate::new().delay(Duration::ZERO)).await.expect_err("it broke");
+        queue.change(Alias("a"), &JobChange::new().delay(Duration::ZERO)).await.expect_err("it broke");
     let respawned = queue.respawn_oldest(5).await.expect_err("it broke");
     for error in [consumed, changed, respawned] {
         assert!(matches!(error, Error::Broken { .. }) && !error.is_undone(), "{error:?}");

@@ -19,6 +19,8 @@ const WORDS_MAX: usize = 30;
 const EASY_WORDS_MAX: usize = 25;
 /// Names that many modules use for a type of their own.
 const IDIOMS: [&str; 4] = ["Builder", "Error", "Iter", "Result"];
+/// The crate of the Rust client, a published library.
+const PUBLISHED_CLIENT: &str = "client";
 /// Offences that are shown of each crate.
 const SHOWN_MAX: usize = 20;
 
@@ -107,9 +109,14 @@ fn sentences_over(words_max: usize, sources: &[SourceFile]) -> Found {
 }
 
 /// Types of product code with a name that another has too, each but the first in order of path.
+/// Those of the Rust client are left out: a published library says the product's words, as its
+/// users do.
 fn shared_names(sources: &[SourceFile]) -> Found {
     let mut names: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
-    for source in sources.iter().filter(|source| !source.is_test_code && is_product(source)) {
+    let counted = |source: &&SourceFile| {
+        !source.is_test_code && is_product(source) && source.crate_name() != PUBLISHED_CLIENT
+    };
+    for source in sources.iter().filter(counted) {
         for name in type_names(&source.syntax.items) {
             let place = (source.crate_name().to_owned(), source.path.display().to_string());
             names.entry(name).or_default().push(place);

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use fieldpost_client::{
-    Alias, Error, JobId, JobStatus, JobUpdate, NewJob, OnConflict, Payload, QueueConfig, ReadyOrder, Retry,
+    Alias, Error, JobChange, JobId, JobState, NewJob, OnConflict, Payload, QueueSettings, ReadyOrder, Retry,
     Schedule, Want,
 };
 use serde::{Deserialize, Serialize};
@@ -59,15 +59,15 @@ async fn a_waiting_job_is_seen_changed_and_cancelled_by_id_and_by_alias() {
     let kept = queue.publish(number(3).alias("a").on_conflict(OnConflict::Keep)).await.expect("kept");
     assert_eq!(kept, first);
     let seen = queue.get(Alias("a")).await.expect("a job");
-    assert_eq!((&seen.id, seen.state, seen.group.as_deref()), (&first.id, JobStatus::Scheduled, Some("g")));
+    assert_eq!((&seen.id, seen.state, seen.group.as_deref()), (&first.id, JobState::Scheduled, Some("g")));
     let soon = SystemTime::now() + 2 * hour;
-    let changed = queue.change(&first.id, &JobUpdate::new().json(&4).expect("a number").run_at(soon)).await;
+    let changed = queue.change(&first.id, &JobChange::new().json(&4).expect("a number").run_at(soon)).await;
     let changed = changed.expect("changed");
     assert_eq!(changed.payload.json::<u32>().expect("a number"), 4);
     assert!(changed.run_at > first.run_at);
-    let scheduled = queue.jobs(Some(JobStatus::Scheduled), None).await.expect("a page");
+    let scheduled = queue.jobs(Some(JobState::Scheduled), None).await.expect("a page");
     assert_eq!((scheduled.items.len(), scheduled.next), (1, None));
-    assert!(queue.jobs(Some(JobStatus::Ready), None).await.expect("a page").items.is_empty());
+    assert!(queue.jobs(Some(JobState::Ready), None).await.expect("a page").items.is_empty());
     queue.cancel(Alias("a")).await.expect("cancelled");
     for error in [
         queue.cancel(&first.id).await.expect_err("it is gone"),
@@ -144,7 +144,7 @@ async fn dead_jobs_are_read_respawned_and_dropped() {
 async fn a_queue_does_what_is_set_for_it_until_it_is_deleted() {
     let rig = Rig::start().await;
     let queue = rig.queue();
-    let settings = QueueConfig {
+    let settings = QueueSettings {
         order: ReadyOrder::Lifo,
         concurrency: Some(1),
         rate: None,
