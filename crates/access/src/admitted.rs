@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use base::{CallerName, Problem};
 
-use crate::limits::{OngoingRequest, TokenUsage};
+use crate::limits::{OngoingRequest, TokenLimits};
 use crate::metrics::TokenMetrics;
 use crate::{Access, Caller, Scope, StreamRights};
 
@@ -19,7 +19,7 @@ pub struct Admitted(Option<Arc<AdmittedCaller>>);
 #[derive(Debug)]
 struct AdmittedCaller {
     caller: Caller,
-    limits: Arc<TokenUsage>,
+    limits: Arc<TokenLimits>,
     metrics: TokenMetrics,
     _under_way: OngoingRequest,
 }

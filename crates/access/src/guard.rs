@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use crate::failed_auth::FailedAuth;
-use crate::limits::{LimitReached, OngoingRequest, TokenUsage};
+use crate::limits::{LimitReached, OngoingRequest, TokenLimits};
 use crate::metrics::TokenMetrics;
 use crate::{Access, Caller, Digest, Scope, Token};
 
@@ -27,7 +27,7 @@ pub struct Guard {
 #[derive(Debug)]
 struct KnownToken {
     caller: Caller,
-    limits: Arc<TokenUsage>,
+    limits: Arc<TokenLimits>,
 }
 
 impl Guard {
@@ -35,7 +35,7 @@ impl Guard {
     pub(crate) fn new(tokens: Vec<Token>) -> Self {
         let (metrics, clock) = (TokenMetrics::default(), DefaultClock::default());
         let known = tokens.into_iter().map(|token| KnownToken {
-            limits: Arc::new(TokenUsage::new(&token, &clock, metrics.in_flight(&token.name))),
+            limits: Arc::new(TokenLimits::new(&token, &clock, metrics.in_flight(&token.name))),
             caller: Caller::new(token),
         });
         Self { known: known.collect(), failed: FailedAuth::new(clock), metrics }
@@ -210,7 +210,7 @@ impl<'a> TokenHolder<'a> {
         reached.problem(self.name())
     }
 
-    pub(crate) fn limits(self) -> Arc<TokenUsage> {
+    pub(crate) fn limits(self) -> Arc<TokenLimits> {
         Arc::clone(&self.known.limits)
     }
 

@@ -41,9 +41,9 @@ impl LimitReached {
     }
 }
 
-/// What one token has used up.
+/// The limits of one token, and what is used up of them.
 #[derive(Debug)]
-pub(crate) struct TokenUsage<C: Clock = DefaultClock> {
+pub(crate) struct TokenLimits<C: Clock = DefaultClock> {
     pace: Option<RequestRate<C>>,
     places: Option<ConcurrencyLimit>,
     in_flight: Gauge,
@@ -62,8 +62,8 @@ struct ConcurrencyLimit {
     free: Arc<Semaphore>,
 }
 
-impl<C: Clock + Clone> TokenUsage<C> {
-    /// Those of `token`; `in_flight` follows what is under way.
+impl<C: Clock + Clone> TokenLimits<C> {
+    /// The limits of `token`; `in_flight` counts its requests under way.
     pub(crate) fn new(token: &Token, clock: &C, in_flight: Gauge) -> Self {
         let pace = token.requests_per_second.map(|per_second| RequestRate {
             per_second,
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_second_s_worth_may_come_at_once_and_then_one_at_a_time() {
         let clock = FakeRelativeClock::default();
-        let limits = TokenUsage::new(&token(2, 0), &clock, Gauge::default());
+        let limits = TokenLimits::new(&token(2, 0), &clock, Gauge::default());
         let take = || limits.take().map(drop).map_err(|reached| reached.again.as_millis());
         assert_eq!([take(), take(), take()], [Ok(()), Ok(()), Err(500)]);
         clock.advance(Duration::from_millis(500));
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_place_is_free_again_once_the_answer_has_left() {
         let in_flight = Gauge::default();
-        let limits = TokenUsage::new(&token(0, 1), &DefaultClock::default(), in_flight.clone());
+        let limits = TokenLimits::new(&token(0, 1), &DefaultClock::default(), in_flight.clone());
         let taken = limits.take().expect("the first");
         let answering = taken.until_answered(Response::new(Body::from("answer")));
         let reached = limits.take().expect_err("the second");
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn another_call_of_a_request_counts_for_the_pace_alone() {
         let clock = FakeRelativeClock::default();
-        let limits = TokenUsage::new(&token(2, 1), &clock, Gauge::default());
+        let limits = TokenLimits::new(&token(2, 1), &clock, Gauge::default());
         let _request = limits.take().expect("the first");
         assert_eq!(limits.take_another(), Ok(()));
         let reached = limits.take_another().expect_err("too soon");
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_refused_request_holds_no_place() {
         let clock = FakeRelativeClock::default();
-        let limits = TokenUsage::new(&token(1, 1), &clock, Gauge::default());
+        let limits = TokenLimits::new(&token(1, 1), &clock, Gauge::default());
         drop(limits.take().expect("the first"));
         for _ in 0..2 {
             assert_eq!(limits.take().expect_err("too soon").limit, "requests_per_second");

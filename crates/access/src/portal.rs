@@ -11,7 +11,7 @@ use governor::clock::DefaultClock;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::guard::bearer;
-use crate::limits::{LimitReached, OngoingRequest, TokenUsage};
+use crate::limits::{LimitReached, OngoingRequest, TokenLimits};
 use crate::{Caller, Digest, PickLimits, Token};
 
 /// What the token of every portal begins with, and no other that the server makes.
@@ -42,7 +42,7 @@ pub struct Portal {
 #[derive(Debug)]
 pub struct PortalHolder {
     caller: Caller,
-    limits: TokenUsage,
+    limits: TokenLimits,
 }
 
 impl PortalHolder {
@@ -58,7 +58,7 @@ impl PortalHolder {
             requests_in_flight: Some(REQUESTS_IN_FLIGHT),
             picks: PickLimits::default(),
         };
-        let limits = TokenUsage::new(&token, &DefaultClock::default(), Gauge::default());
+        let limits = TokenLimits::new(&token, &DefaultClock::default(), Gauge::default());
         Self { caller: Caller::of_portal(token, Arc::new(portal)), limits }
     }
 
