@@ -26,7 +26,7 @@ use crate::query::Query;
 use crate::refusals::shown;
 use crate::route::is_plain;
 use crate::tokens::Unchanged;
-use crate::{POOL, RequestContext, calls, decoding, sizes};
+use crate::{LmstfyState, POOL, calls, decoding, sizes};
 
 /// Largest form and largest limit: they take nothing of the memory budget.
 const BODY_BYTES_MAX: usize = FREE_BYTES;
@@ -106,7 +106,7 @@ impl<'a> AdminCall<'a> {
 }
 
 /// The answer to a request.
-pub(crate) async fn answer(shared: &RequestContext, parts: &Parts, body: Body) -> LmstfyAnswer {
+pub(crate) async fn answer(shared: &LmstfyState, parts: &Parts, body: Body) -> LmstfyAnswer {
     let path = decoding::path(parts.uri.path());
     let Some(call) = call(&parts.method, &path) else { return nothing_there(parts, &path) };
     // Tokens are secrets: whoever reads them may do what they may.
@@ -152,7 +152,7 @@ fn nothing_there(parts: &Parts, path: &str) -> LmstfyAnswer {
 }
 
 async fn answered(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     call: AdminCall<'_>,
     parts: &Parts,
     body: Body,
@@ -177,7 +177,7 @@ async fn answered(
 }
 
 /// Namespaces and their queues: those that have something in them, or settings.
-async fn info(shared: &RequestContext, query: Query<'_>) -> Result<LmstfyAnswer, LmstfyAnswer> {
+async fn info(shared: &LmstfyState, query: Query<'_>) -> Result<LmstfyAnswer, LmstfyAnswer> {
     if !query.get("pool").is_none_or(|pool| is_pool(&pool)) {
         return Ok(LmstfyAnswer::text(StatusCode::OK, ""));
     }
@@ -191,7 +191,7 @@ async fn info(shared: &RequestContext, query: Query<'_>) -> Result<LmstfyAnswer,
     Ok(LmstfyAnswer::text(StatusCode::OK, text))
 }
 
-async fn metrics(shared: &RequestContext, headers: &HeaderMap) -> Result<LmstfyAnswer, LmstfyAnswer> {
+async fn metrics(shared: &LmstfyState, headers: &HeaderMap) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let mut text = net::metrics::text(&shared.registry).await?;
     sizes::add(&mut text, &shared.queues).await?;
     let (content_type, text) = exposition::accepted(headers, ExpositionForm::Text, text);
@@ -211,7 +211,7 @@ fn no_pool() -> LmstfyAnswer {
 }
 
 /// With their pool in front if the caller named it.
-fn tokens(shared: &RequestContext, namespace: &str, query: Query<'_>) -> Result<LmstfyAnswer, LmstfyAnswer> {
+fn tokens(shared: &LmstfyState, namespace: &str, query: Query<'_>) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let pool = query.get("pool").unwrap_or_default();
     if !is_pool(&pool) {
         return Err(no_pool());
@@ -224,7 +224,7 @@ fn tokens(shared: &RequestContext, namespace: &str, query: Query<'_>) -> Result<
 }
 
 async fn new_token(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     namespace: &str,
     query: Query<'_>,
     body: Body,
@@ -284,7 +284,7 @@ fn checked<'a>(
 }
 
 async fn delete_token(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     namespace: &str,
     token: &str,
 ) -> Result<LmstfyAnswer, LmstfyAnswer> {
@@ -301,7 +301,7 @@ async fn delete_token(
     Ok(LmstfyAnswer::nothing())
 }
 
-fn limit_of(shared: &RequestContext, namespace: &str, token: &str) -> LmstfyAnswer {
+fn limit_of(shared: &LmstfyState, namespace: &str, token: &str) -> LmstfyAnswer {
     match shared.tokens.now().throttle(namespace, token) {
         Some(throttle) => LmstfyAnswer::of(StatusCode::OK, &throttle.limit),
         None => LmstfyAnswer::json(StatusCode::NOT_FOUND, "null"),
@@ -315,7 +315,7 @@ struct LimiterBody {
 
 /// A limit where there is none, or in place of the one that is there.
 async fn new_limit(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     namespace: &str,
     token: &str,
     body: Body,
@@ -362,7 +362,7 @@ fn check_limit(limit: Limit) -> Result<(), LmstfyAnswer> {
 }
 
 async fn delete_limit(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     namespace: &str,
     token: &str,
 ) -> Result<LmstfyAnswer, LmstfyAnswer> {
@@ -390,12 +390,12 @@ fn not_kept(why: &Unchanged) -> LmstfyAnswer {
     }
 }
 
-fn access_log(shared: &RequestContext) -> LmstfyAnswer {
+fn access_log(shared: &LmstfyState) -> LmstfyAnswer {
     let status = if shared.access_log.load(Ordering::Relaxed) { "enabled" } else { "disabled" };
     LmstfyAnswer::of(StatusCode::OK, &json!({"status": status}))
 }
 
-fn set_access_log(shared: &RequestContext, query: Query<'_>) -> Result<LmstfyAnswer, LmstfyAnswer> {
+fn set_access_log(shared: &LmstfyState, query: Query<'_>) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let status = query.get("status").unwrap_or_default();
     let enabled = match &*status {
         "enable" => true,

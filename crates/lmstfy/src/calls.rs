@@ -18,7 +18,7 @@ use crate::guard::{GuardedCall, peer};
 use crate::query::Query;
 use crate::refusals::shown;
 use crate::route::{CallTarget, JobCall, target};
-use crate::{RequestContext, dead, decoding, look, publish};
+use crate::{LmstfyState, dead, decoding, look, publish};
 
 /// A request that was read.
 pub(crate) enum TakenIn {
@@ -31,7 +31,7 @@ pub(crate) enum TakenIn {
 /// Reads a request, and answers it unless it may have to wait. It is under way until its answer has
 /// left.
 pub(crate) async fn take_in(
-    shared: Arc<RequestContext>,
+    shared: Arc<LmstfyState>,
     mut parts: Parts,
     body: Body,
 ) -> (TakenIn, Option<OngoingRequest>) {
@@ -75,7 +75,7 @@ pub(crate) fn moved(method: &Method) -> StatusCode {
 }
 
 async fn called(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     target: &CallTarget<'_>,
     parts: &mut Parts,
     body: Body,

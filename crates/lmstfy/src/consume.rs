@@ -8,7 +8,7 @@ use base::Problem;
 use engine::queues::{ConsumeTerms, Consumed, HandOver, QueueName};
 use net::metrics::Counted;
 
-use crate::RequestContext;
+use crate::LmstfyState;
 use crate::answer::LmstfyAnswer;
 use crate::job::Shown;
 use crate::limit::ThrottledCall;
@@ -46,7 +46,7 @@ impl JobConsumer {
     }
 
     /// Its jobs, as soon as there are any.
-    pub(crate) async fn answer(self, shared: &RequestContext) -> LmstfyAnswer {
+    pub(crate) async fn answer(self, shared: &LmstfyState) -> LmstfyAnswer {
         let Self { queues, want, taken } = self;
         let leased = if want.wait.is_zero() {
             shared.queues.consume(&queues, want).await.map(Some)
@@ -85,7 +85,7 @@ fn want(query: Query<'_>) -> Result<ConsumeTerms, LmstfyAnswer> {
 /// Waits for a job; `None` when the server stops. Who hangs up meanwhile is waited for no longer:
 /// then this is dropped.
 async fn waiting(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     queues: &[QueueName],
     want: ConsumeTerms,
 ) -> Result<Option<(Vec<Consumed>, HandOver)>, Problem> {
@@ -99,7 +99,7 @@ async fn waiting(
     }
 }
 
-fn written(shared: &RequestContext, queues: &[QueueName], jobs: &[Consumed], as_list: bool) -> Vec<u8> {
+fn written(shared: &LmstfyState, queues: &[QueueName], jobs: &[Consumed], as_list: bool) -> Vec<u8> {
     let data = |job: &Consumed| match &job.payload {
         engine::queues::JobPayload::Json(text) => text.len(),
         engine::queues::JobPayload::Bytes(bytes) => bytes.len(),

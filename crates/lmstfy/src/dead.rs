@@ -8,7 +8,7 @@ use base::limits::JOBS_PER_CALL_MAX;
 use engine::queues::{Dead, JobRef, QueueName, id_text};
 use serde::Serialize;
 
-use crate::RequestContext;
+use crate::LmstfyState;
 use crate::answer::LmstfyAnswer;
 use crate::job;
 use crate::look::QueueSize;
@@ -31,7 +31,7 @@ struct RespawnedBody {
 
 /// A job is done, or is not to be done. It is the same to the caller whether there was one.
 pub(crate) async fn delete_job(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     queue: &QueueName,
     id: &str,
 ) -> Result<LmstfyAnswer, LmstfyAnswer> {
@@ -49,7 +49,7 @@ pub(crate) async fn delete_job(
 }
 
 /// The oldest one, and how many there are.
-pub(crate) async fn head(shared: &RequestContext, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
+pub(crate) async fn head(shared: &LmstfyState, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let stats = shared.queues.stats(queue).await?;
     let oldest = shared.queues.dead(queue, None, 1).await?;
     let oldest = oldest.first().map(|dead| id_text(dead.dead.id)).unwrap_or_default();
@@ -58,14 +58,14 @@ pub(crate) async fn head(shared: &RequestContext, queue: &QueueName) -> Result<L
     Ok(LmstfyAnswer::of(StatusCode::OK, &head))
 }
 
-pub(crate) async fn size(shared: &RequestContext, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
+pub(crate) async fn size(shared: &LmstfyState, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let stats = shared.queues.stats(queue).await?;
     Ok(LmstfyAnswer::of(StatusCode::OK, &QueueSize::of(queue, stats.dead)))
 }
 
 /// Has the oldest ones tried again.
 pub(crate) async fn respawn(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     queue: &QueueName,
     query: Query<'_>,
 ) -> Result<LmstfyAnswer, LmstfyAnswer> {
@@ -92,7 +92,7 @@ pub(crate) async fn respawn(
 
 /// Deletes the oldest ones.
 pub(crate) async fn delete(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     queue: &QueueName,
     query: Query<'_>,
 ) -> Result<LmstfyAnswer, LmstfyAnswer> {

@@ -20,7 +20,7 @@ use crate::limit::{Reached, ThrottledCall};
 use crate::query::Query;
 use crate::refusals::{Reason, RefusedCaller};
 use crate::route::CallTarget;
-use crate::{POOL, RequestContext};
+use crate::{LmstfyState, POOL};
 
 /// The pool and the token of `[pool:]token`.
 pub(crate) fn in_parts(token: &str) -> (&str, &str) {
@@ -63,7 +63,7 @@ pub(crate) struct Administrator<'a> {
     pub(crate) under_way: Option<OngoingRequest>,
 }
 
-impl RequestContext {
+impl LmstfyState {
     /// Lets a call through, with what it takes of its token's limits.
     ///
     /// # Errors

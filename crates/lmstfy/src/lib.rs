@@ -69,10 +69,10 @@ const POOL: &str = "default";
 /// Both APIs. Cheap to clone.
 #[derive(Clone)]
 pub struct Lmstfy {
-    shared: Arc<RequestContext>,
+    shared: Arc<LmstfyState>,
 }
 
-struct RequestContext {
+struct LmstfyState {
     engine: Engine,
     queues: QueueCalls,
     tokens: Tokens,
@@ -105,7 +105,7 @@ impl Lmstfy {
     ) -> Self {
         let metrics = LmstfyMetrics::default();
         metrics.register(&mut locked(&registry));
-        let shared = RequestContext {
+        let shared = LmstfyState {
             queues: engine.queues(),
             engine,
             tokens,
@@ -147,10 +147,10 @@ base::debug_as_name!(Lmstfy);
 #[derive(Clone)]
 struct ApiHandler;
 
-impl Handler<(), Arc<RequestContext>> for ApiHandler {
+impl Handler<(), Arc<LmstfyState>> for ApiHandler {
     type Future = BoxFuture<'static, Response>;
 
-    fn call(self, request: Request, shared: Arc<RequestContext>) -> Self::Future {
+    fn call(self, request: Request, shared: Arc<LmstfyState>) -> Self::Future {
         let began = Instant::now();
         let (parts, body) = shared.body_drain.watching(request).into_parts();
         let noted = shared.note(&parts, str::to_owned);
@@ -168,7 +168,7 @@ impl Handler<(), Arc<RequestContext>> for ApiHandler {
     }
 }
 
-async fn admin(State(shared): State<Arc<RequestContext>>, request: Request) -> Response {
+async fn admin(State(shared): State<Arc<LmstfyState>>, request: Request) -> Response {
     let began = Instant::now();
     let (parts, body) = shared.body_drain.watching(request).into_parts();
     let noted = shared.note(&parts, admin::without_token);
@@ -179,7 +179,7 @@ async fn admin(State(shared): State<Arc<RequestContext>>, request: Request) -> R
 /// What the log is to say of a request.
 type Noted = Option<Box<(Method, String)>>;
 
-impl RequestContext {
+impl LmstfyState {
     fn now(&self) -> Timestamp {
         self.engine.clock().now()
     }

@@ -5,7 +5,7 @@ use base::Problem;
 use engine::queues::{JobRef, QueueName};
 use serde::Serialize;
 
-use crate::RequestContext;
+use crate::LmstfyState;
 use crate::answer::LmstfyAnswer;
 use crate::job::{self, Shown};
 
@@ -23,7 +23,7 @@ impl<'a> QueueSize<'a> {
 }
 
 /// The job that would be consumed next.
-pub(crate) async fn peek(shared: &RequestContext, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
+pub(crate) async fn peek(shared: &LmstfyState, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
     match shared.queues.peek(queue).await {
         Ok(job) => Ok(shown(shared, queue, Shown::at_the_head(&job))),
         Err(problem) if problem.status == 404 => {
@@ -35,7 +35,7 @@ pub(crate) async fn peek(shared: &RequestContext, queue: &QueueName) -> Result<L
 
 /// A job by its id, wherever it stands, also a dead one.
 pub(crate) async fn job(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     queue: &QueueName,
     id: &str,
 ) -> Result<LmstfyAnswer, LmstfyAnswer> {
@@ -50,23 +50,20 @@ pub(crate) async fn job(
     Ok(shown(shared, queue, Shown::dead(&dead)))
 }
 
-fn shown(shared: &RequestContext, queue: &QueueName, job: Shown<'_>) -> LmstfyAnswer {
+fn shown(shared: &LmstfyState, queue: &QueueName, job: Shown<'_>) -> LmstfyAnswer {
     let mut text = Vec::new();
     job.write(&mut text, queue.namespace(), queue.queue(), None, shared.now());
     LmstfyAnswer::json(StatusCode::OK, text)
 }
 
 /// How many jobs can be consumed.
-pub(crate) async fn size(shared: &RequestContext, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
+pub(crate) async fn size(shared: &LmstfyState, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let stats = shared.queues.stats(queue).await?;
     Ok(LmstfyAnswer::of(StatusCode::OK, &QueueSize::of(queue, stats.ready)))
 }
 
 /// What can be consumed goes; the rest of the queue stays.
-pub(crate) async fn destroy(
-    shared: &RequestContext,
-    queue: &QueueName,
-) -> Result<LmstfyAnswer, LmstfyAnswer> {
+pub(crate) async fn destroy(shared: &LmstfyState, queue: &QueueName) -> Result<LmstfyAnswer, LmstfyAnswer> {
     let dropped = shared.queues.drop_ready(queue).await?;
     Ok(LmstfyAnswer::nothing().having_changed(dropped))
 }

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::answer::LmstfyAnswer;
 use crate::query::Query;
-use crate::{RequestContext, attributes, dead};
+use crate::{LmstfyState, attributes, dead};
 
 /// How long a job is worth doing if nobody says so: a day.
 pub(crate) const TTL_SECONDS: u64 = 24 * 60 * 60;
@@ -64,7 +64,7 @@ impl PublishTerms {
 }
 
 pub(crate) async fn one(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     queue: &QueueName,
     query: Query<'_>,
     parts: &Parts,
@@ -85,7 +85,7 @@ pub(crate) async fn one(
 
 /// The new job is there before the old one goes, so that nothing is lost between the two.
 pub(crate) async fn again(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     queue: &QueueName,
     id: &str,
     query: Query<'_>,
@@ -98,7 +98,7 @@ pub(crate) async fn again(
 }
 
 pub(crate) async fn many(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     queue: &QueueName,
     query: Query<'_>,
     parts: &Parts,
@@ -136,7 +136,7 @@ fn elements(bytes: &[u8]) -> Result<Vec<&RawValue>, LmstfyAnswer> {
 }
 
 async fn read(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     parts: &Parts,
     body: Body,
     bytes_max: usize,
@@ -155,7 +155,7 @@ fn not_read(problem: &Problem) -> LmstfyAnswer {
 }
 
 async fn publish(
-    shared: &RequestContext,
+    shared: &LmstfyState,
     queue: &QueueName,
     jobs: Vec<NewJob>,
 ) -> Result<Vec<String>, LmstfyAnswer> {

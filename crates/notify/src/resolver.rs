@@ -26,10 +26,10 @@ pub(crate) struct Unresolved;
 
 /// The look-ups under way.
 pub(crate) struct Resolver {
-    shared: Arc<LookupState>,
+    shared: Arc<ResolverState>,
 }
 
-struct LookupState {
+struct ResolverState {
     lookup: Box<Lookup>,
     threads: Arc<Semaphore>,
     asked: Mutex<HashMap<String, watch::Receiver<Answer>>>,
@@ -44,7 +44,9 @@ impl Resolver {
 
     fn new(lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
         let threads = Arc::new(Semaphore::new(LOOKUPS_MAX));
-        Self { shared: Arc::new(LookupState { lookup: Box::new(lookup), threads, asked: Mutex::default() }) }
+        Self {
+            shared: Arc::new(ResolverState { lookup: Box::new(lookup), threads, asked: Mutex::default() }),
+        }
     }
 
     /// The addresses of `name`, at least one.
@@ -70,7 +72,7 @@ impl Resolver {
 
 /// A look-up. However it ends, the name can be asked for again, and those who wait are told.
 struct OngoingLookup {
-    shared: Arc<LookupState>,
+    shared: Arc<ResolverState>,
     name: String,
     tell: watch::Sender<Answer>,
 }
