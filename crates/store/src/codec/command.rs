@@ -8,7 +8,7 @@ use records::{
 };
 
 use super::field::{Field, choices, fields, stored, variants};
-use super::key::{self, EncodedMoment, TableKey};
+use super::key::{self, FeedEntryKey, TableKey};
 use super::{ByteReader, CodecError, Stored};
 use crate::record::{Index, Placed, record, rows_of};
 use crate::table::Table;
@@ -89,18 +89,18 @@ pub(crate) fn rows_of_command(command: &Command, state: &CommandState) -> Vec<(T
 
 record!(
     Command: Commands by (CommandKey, DeviceSlot),
-    key: |(command, _)| key::moment(*command),
+    key: |(command, _)| key::feed_entry(*command),
     place: |command| Cow::Owned((command.id.into(), command.slot)),
     indexes: [Index {
         table: Table::CommandsByDevice,
-        rows: |(command, slot), row| row(EncodedMoment::from(*command).below(&key::slot(*slot)), &[]),
-        names: |row, _| EncodedMoment::at_end_of(row).map(key::moment),
+        rows: |(command, slot), row| row(FeedEntryKey::from(*command).below(&key::slot(*slot)), &[]),
+        names: |row, _| FeedEntryKey::at_end_of(row).map(key::feed_entry),
     }],
 );
 
 record!(
     CommandState: CommandStates by CommandKey,
-    key: |command| key::moment(*command),
+    key: |command| key::feed_entry(*command),
 );
 
 record!(
@@ -112,7 +112,7 @@ record!(
         Index {
             table: Table::CommandsByDue,
             rows: |open, row| {
-                let key = |due| EncodedMoment::from(open.key).below(&key::time(due));
+                let key = |due| FeedEntryKey::from(open.key).below(&key::time(due));
                 open.due.iter().for_each(|due| row(key(*due), &key::open_lane(open)));
             },
             names: |row, lane| key::open_command_from(row, lane),
@@ -120,7 +120,7 @@ record!(
         Index {
             table: Table::CommandsByKey,
             rows: |open, row| {
-                let key = |hash| EncodedMoment::from(open.key).below(&key::command_key(open.slot, hash));
+                let key = |hash| FeedEntryKey::from(open.key).below(&key::command_key(open.slot, hash));
                 open.key_hash.iter().for_each(|hash| row(key(*hash), &key::open_lane(open)));
             },
             names: |row, lane| key::open_command_from(row, lane),
@@ -130,6 +130,6 @@ record!(
 
 record!(
     FinishedCommand: FinishedCommands by FinishedCommand,
-    key: |finished| EncodedMoment::from(finished.key).below(&key::time(finished.at)),
+    key: |finished| FeedEntryKey::from(finished.key).below(&key::time(finished.at)),
     place: |finished| Cow::Borrowed(finished),
 );

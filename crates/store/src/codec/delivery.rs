@@ -10,7 +10,7 @@ use records::{
 
 use super::bytes::{ByteReader, put_option, put_u64};
 use super::field::{Field, stored};
-use super::key::{self, EncodedMoment};
+use super::key::{self, FeedEntryKey};
 use super::{CodecError, Stored};
 use crate::record::{Index, record};
 use crate::table::Table;
@@ -133,25 +133,25 @@ record!(
 
 record!(
     Delivery: Deliveries by (DeliveryKey, Incarnation, DeviceSlot),
-    key: |(at, ..)| key::moment(*at),
+    key: |(at, ..)| key::feed_entry(*at),
     place: |delivery| Cow::Owned((delivery.id.into(), delivery.client, delivery.slot)),
     indexes: [
         Index {
             table: Table::DeliveriesByClient,
-            rows: |(at, client, _), row| row(EncodedMoment::from(*at).below(&key::incarnation(*client)), &[]),
-            names: |row, _| EncodedMoment::at_end_of(row).map(key::moment),
+            rows: |(at, client, _), row| row(FeedEntryKey::from(*at).below(&key::incarnation(*client)), &[]),
+            names: |row, _| FeedEntryKey::at_end_of(row).map(key::feed_entry),
         },
         Index {
             table: Table::DeliveriesByDevice,
-            rows: |(at, _, slot), row| row(EncodedMoment::from(*at).below(&key::slot(*slot)), &[]),
-            names: |row, _| EncodedMoment::at_end_of(row).map(key::moment),
+            rows: |(at, _, slot), row| row(FeedEntryKey::from(*at).below(&key::slot(*slot)), &[]),
+            names: |row, _| FeedEntryKey::at_end_of(row).map(key::feed_entry),
         },
     ],
 );
 
 record!(
     DeliveryProgress: Progress by DeliveryKey,
-    key: |delivery| key::moment(*delivery),
+    key: |delivery| key::feed_entry(*delivery),
 );
 
 record!(

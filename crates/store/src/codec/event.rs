@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use records::{DeviceSlot, Event, EventKey};
 
 use super::field::stored;
-use super::key::{self, EncodedMoment};
+use super::key::{self, FeedEntryKey};
 use crate::record::{Index, record};
 use crate::table::Table;
 
@@ -16,11 +16,11 @@ stored!(
 
 record!(
     Event: Events by (EventKey, DeviceSlot),
-    key: |(at, _)| key::moment(*at),
+    key: |(at, _)| key::feed_entry(*at),
     place: |event| Cow::Owned((event.id.into(), event.slot)),
     indexes: [Index {
         table: Table::EventsByDevice,
-        rows: |(at, slot), row| row(EncodedMoment::from(*at).below(&key::slot(*slot)), &[]),
-        names: |row, _| EncodedMoment::at_end_of(row).map(key::moment),
+        rows: |(at, slot), row| row(FeedEntryKey::from(*at).below(&key::slot(*slot)), &[]),
+        names: |row, _| FeedEntryKey::at_end_of(row).map(key::feed_entry),
     }],
 );

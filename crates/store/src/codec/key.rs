@@ -32,7 +32,7 @@ pub(crate) use streams::{
 pub(crate) use table_key::TableKey;
 
 /// Bytes of a time and a number, the end of every key of a feed.
-pub(crate) const MOMENT_BYTES: usize = 12;
+pub(crate) const FEED_ENTRY_BYTES: usize = 12;
 
 /// The key of a row in a table: the partition, then the key within it.
 pub(crate) fn in_partition(partition: PartitionId, key: &[u8]) -> Vec<u8> {
@@ -218,16 +218,16 @@ pub(crate) fn job_from(bytes: &[u8]) -> Result<JobId, CodecError> {
     bytes.try_into().map(JobId).map_err(|_| CodecError::Invalid { what: "a job id", at: 0 })
 }
 
-/// A place in a feed: a time and a number.
+/// The key of an entry of a feed: a time and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct EncodedMoment {
+pub(crate) struct FeedEntryKey {
     pub(crate) at: Timestamp,
     pub(crate) number: u32,
 }
 
-macro_rules! moment_of {
+macro_rules! feed_entry_key_of {
     ($($key:ty),*) => {
-        $(impl From<$key> for EncodedMoment {
+        $(impl From<$key> for FeedEntryKey {
             fn from(key: $key) -> Self {
                 Self { at: key.at, number: key.number }
             }
@@ -235,9 +235,9 @@ macro_rules! moment_of {
     };
 }
 
-moment_of!(EventKey, DeliveryKey, QuarantineKey, NoticeKey, CommandKey, TimelineEntryKey);
+feed_entry_key_of!(EventKey, DeliveryKey, QuarantineKey, NoticeKey, CommandKey, TimelineEntryKey);
 
-impl EncodedMoment {
+impl FeedEntryKey {
     pub(crate) const LAST: Self = Self { at: Timestamp::MAX, number: u32::MAX };
 
     /// The first of a time.
@@ -250,11 +250,11 @@ impl EncodedMoment {
         key.extend_from_slice(&self.number.to_be_bytes());
     }
 
-    /// The place at the end of a feed's key.
+    /// The entry at the end of a feed's key.
     pub(crate) fn at_end_of(key: &[u8]) -> Result<Self, CodecError> {
         let what = "the key of a feed";
         let start =
-            key.len().checked_sub(MOMENT_BYTES).ok_or(CodecError::Truncated { what, at: key.len() })?;
+            key.len().checked_sub(FEED_ENTRY_BYTES).ok_or(CodecError::Truncated { what, at: key.len() })?;
         let wide = |part: &[u8]| part.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
         let at = Timestamp((wide(&key[start..start + 8]) ^ SIGN).cast_signed());
         Ok(Self { at, number: wide(&key[start + 8..]) as u32 })
@@ -269,13 +269,13 @@ impl EncodedMoment {
 }
 
 /// The key of an event or a delivery in the feed of its partition.
-pub(crate) fn moment(moment: impl Into<EncodedMoment>) -> TableKey {
-    moment.into().below(&[])
+pub(crate) fn feed_entry(entry: impl Into<FeedEntryKey>) -> TableKey {
+    entry.into().below(&[])
 }
 
 /// The key of an attempt: its delivery's, and its number.
 pub(crate) fn attempt(delivery: DeliveryKey, attempt: u32) -> TableKey {
-    let mut key = moment(delivery);
+    let mut key = feed_entry(delivery);
     key.extend_from_slice(&attempt.to_be_bytes());
     key
 }
@@ -301,19 +301,20 @@ pub(crate) fn open_lane(open: &OpenCommand) -> TableKey {
 
 /// An open command, behind those of its device that go before it.
 pub(crate) fn open_command(open: &OpenCommand) -> TableKey {
-    EncodedMoment::from(open.key).below(&open_lane(open))
+    FeedEntryKey::from(open.key).below(&open_lane(open))
 }
 
-/// The open command of which an index has a row that ends with its moment, and that holds the rest.
+/// The open command of which an index has a row that ends with its time and number, and that holds
+/// the rest.
 pub(crate) fn open_command_from(row: &[u8], lane: &[u8]) -> Result<TableKey, CodecError> {
-    EncodedMoment::at_end_of(row).map(|moment| moment.below(lane))
+    FeedEntryKey::at_end_of(row).map(|command| command.below(lane))
 }
 
 /// Behind every open command of a device in a phase.
 pub(crate) fn behind_open_commands(phase: CommandPhase, device: DeviceSlot) -> TableKey {
     let mut key = open_commands(phase, device);
     key.push(u8::MAX);
-    EncodedMoment::LAST.below(&key)
+    FeedEntryKey::LAST.below(&key)
 }
 
 /// The device whose open commands a key is among.

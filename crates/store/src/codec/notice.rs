@@ -6,7 +6,7 @@ use base::Incarnation;
 use records::{Notice, NoticeKey, NoticeKind, NoticePost};
 
 use super::field::{choices, fields, stored};
-use super::key::{self, EncodedMoment};
+use super::key::{self, FeedEntryKey};
 use crate::record::record;
 
 stored!(
@@ -31,12 +31,12 @@ choices! {
 
 record!(
     Notice: Notices by NoticeKey,
-    key: |at| key::moment(*at),
+    key: |at| key::feed_entry(*at),
     place: |notice| Cow::Owned(notice.id.into()),
 );
 
 record!(
     NoticePost: NoticePosts by (Incarnation, NoticeKey),
-    key: |(client, notice)| EncodedMoment::from(*notice).below(&key::incarnation(*client)),
+    key: |(client, notice)| FeedEntryKey::from(*notice).below(&key::incarnation(*client)),
     place: |post| Cow::Owned((post.client, post.notice)),
 );

@@ -15,6 +15,6 @@ stored!(
 
 record!(
     Quarantined: Quarantine by QuarantineKey,
-    key: |at| key::moment(*at),
+    key: |at| key::feed_entry(*at),
     place: |report| Cow::Owned(report.id.into()),
 );

@@ -11,7 +11,7 @@ use records::{
     PartitionHead, QueueKey, Sign, SignReading,
 };
 
-use super::key::{self, BlobKey, EncodedMoment, ParkedPlace};
+use super::key::{self, BlobKey, FeedEntryKey, ParkedPlace};
 use super::*;
 use crate::conformance::traffic::Traffic;
 use base::{Attended, Incarnation, Kind, Timestamp, Value};
@@ -178,12 +178,12 @@ fn extreme_signs_of_life_survive() {
 #[test]
 fn the_order_of_keys_is_the_order_of_what_they_stand_for() {
     let times = [i64::MIN, -5, -1, 0, 1, 255, 256, 1_800_000_000_000, i64::MAX];
-    let moments = times.iter().flat_map(|at| [0, 1, u32::MAX].map(|number| (*at, number)));
-    let moments: Vec<_> = moments.map(|(at, number)| EncodedMoment { at: Timestamp(at), number }).collect();
-    let keys: Vec<_> = moments.iter().map(|moment| moment.below(b"x")).collect();
+    let entries = times.iter().flat_map(|at| [0, 1, u32::MAX].map(|number| (*at, number)));
+    let entries: Vec<_> = entries.map(|(at, number)| FeedEntryKey { at: Timestamp(at), number }).collect();
+    let keys: Vec<_> = entries.iter().map(|entry| entry.below(b"x")).collect();
     assert!(keys.is_sorted());
-    for (moment, key) in moments.iter().zip(&keys) {
-        assert_eq!(EncodedMoment::at_end_of(key), Ok(*moment));
+    for (entry, key) in entries.iter().zip(&keys) {
+        assert_eq!(FeedEntryKey::at_end_of(key), Ok(*entry));
     }
     let blob = |day, sequence| BlobKey { slice: 3, day, sequence };
     let blobs = [blob(i32::MIN, 9), blob(-1, 3), blob(0, 0), blob(0, 1), blob(20_000, 0)];
@@ -191,7 +191,7 @@ fn the_order_of_keys_is_the_order_of_what_they_stand_for() {
     for blob in blobs {
         assert_eq!(BlobKey::from_key(&blob.to_key()), Ok(blob));
     }
-    assert!(EncodedMoment::at_end_of(b"short").is_err() && BlobKey::from_key(b"short").is_err());
+    assert!(FeedEntryKey::at_end_of(b"short").is_err() && BlobKey::from_key(b"short").is_err());
     assert!(key::slot(DeviceSlot(255)) < key::slot(DeviceSlot(256)));
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use records::{DeviceSession, DeviceSlot, DisconnectReason, Happening, TimelineEntry, TimelineEntryKey};
 
 use super::field::{choices, stored, variants};
-use super::key::{self, EncodedMoment};
+use super::key::{self, FeedEntryKey};
 use crate::record::record;
 
 stored!(
@@ -41,6 +41,6 @@ record!(
 
 record!(
     TimelineEntry: Timeline by (DeviceSlot, TimelineEntryKey),
-    key: |(slot, entry)| EncodedMoment::from(*entry).below(&key::slot(*slot)),
+    key: |(slot, entry)| FeedEntryKey::from(*entry).below(&key::slot(*slot)),
     place: |entry| Cow::Owned((entry.slot, entry.into())),
 );

@@ -11,7 +11,7 @@ use base::Timestamp;
 use base::hash::derived;
 
 use super::tables::Table;
-use crate::codec::key::{EncodedMoment, ParkedPlace, TableKey};
+use crate::codec::key::{FeedEntryKey, ParkedPlace, TableKey};
 
 /// Bits for each key: with [`PROBES`] probes about one wrong "perhaps" in two hundred.
 const BITS_PER_KEY: usize = 12;
@@ -153,7 +153,7 @@ pub(super) struct LastCommand(Option<Timestamp>);
 
 impl LastCommand {
     fn insert(&mut self, key: &[u8]) {
-        self.0 = self.0.max(EncodedMoment::at_end_of(key).ok().map(|command| command.at));
+        self.0 = self.0.max(FeedEntryKey::at_end_of(key).ok().map(|command| command.at));
     }
 
     fn may_hold(&self, table: Table, key: &[u8]) -> bool {
@@ -165,7 +165,7 @@ impl LastCommand {
             | Table::CommandsByDue
             | Table::CommandsByKey
             | Table::FinishedCommands => {
-                EncodedMoment::at_end_of(key).map_or(true, |command| Some(command.at) <= self.0)
+                FeedEntryKey::at_end_of(key).map_or(true, |command| Some(command.at) <= self.0)
             }
             _ => true,
         }
@@ -230,12 +230,12 @@ mod tests {
     #[test]
     fn whatever_is_of_a_later_command_is_new() {
         let mut existence = of_devices(0);
-        let key = |at| EncodedMoment { at: Timestamp(at), number: 9 }.below(&[]);
+        let key = |at| FeedEntryKey { at: Timestamp(at), number: 9 }.below(&[]);
         assert!(!existence.may_hold(Table::Commands, &key(i64::MIN), None));
         existence.insert(Table::Commands, &key(7));
         existence.insert(Table::Commands, &key(5));
         for (at, may_hold) in [(6, true), (7, true), (8, false)] {
-            let below = |prefix: &[u8]| EncodedMoment { at: Timestamp(at), number: 0 }.below(prefix);
+            let below = |prefix: &[u8]| FeedEntryKey { at: Timestamp(at), number: 0 }.below(prefix);
             for (table, key) in [
                 (Table::Commands, key(at)),
                 (Table::CommandsByDevice, below(b"slot")),

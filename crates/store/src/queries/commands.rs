@@ -14,7 +14,7 @@ use records::{
 
 use super::feeds::{Deleted, TableRange};
 use super::index_of;
-use crate::codec::key::{self, EncodedMoment, TableKey};
+use crate::codec::key::{self, FeedEntryKey, TableKey};
 use crate::key_range::KeyRange;
 use crate::port::{Page, StoreError, View};
 use crate::table::Table;
@@ -25,14 +25,14 @@ impl dyn View + '_ {
     /// # Errors
     /// When the data cannot be read; the same for every query.
     pub fn command(&self, key: CommandKey) -> Result<Option<Command>, StoreError> {
-        let command: Option<Command> = self.record(&key::moment(key))?;
+        let command: Option<Command> = self.record(&key::feed_entry(key))?;
         let deleted = command.as_ref().map_or(Ok(false), |command| self.is_deleted(command.slot))?;
         Ok(command.filter(|_| !deleted))
     }
 
     /// How far a command has come.
     pub fn command_state(&self, key: CommandKey) -> Result<Option<CommandState>, StoreError> {
-        self.record(&key::moment(key))
+        self.record(&key::feed_entry(key))
     }
 
     /// Commands and how far they have come, ordered by [`CommandKey`]; `keep` drops items before
@@ -154,7 +154,7 @@ impl dyn View + '_ {
         limit: usize,
     ) -> Result<Vec<OpenCommand>, StoreError> {
         let index = index_of::<OpenCommand>(Table::CommandsByDue);
-        let last = after.map(|(due, key)| EncodedMoment::from(key).below(&key::time(due)));
+        let last = after.map(|(due, key)| FeedEntryKey::from(key).below(&key::time(due)));
         let rows = self.rows(index.table, up_to(until).after(last), true)?;
         let named = |(key, value): (TableKey, Vec<u8>)| self.surely_named(index, &key, &value);
         self.of_devices(rows.map(|row| row.and_then(named)), limit, |open: &OpenCommand| open.slot)
@@ -225,5 +225,5 @@ impl dyn View + '_ {
 
 /// The rows whose keys begin with a time up to this one.
 fn up_to(until: Timestamp) -> KeyRange {
-    KeyRange { low: Bound::Unbounded, high: Bound::Included(EncodedMoment::LAST.below(&key::time(until))) }
+    KeyRange { low: Bound::Unbounded, high: Bound::Included(FeedEntryKey::LAST.below(&key::time(until))) }
 }

@@ -10,7 +10,7 @@ use records::{
 };
 
 use super::index_of;
-use crate::codec::key::{self, EncodedMoment, TableKey};
+use crate::codec::key::{self, FeedEntryKey, TableKey};
 use crate::key_range::KeyRange;
 use crate::port::{FeedFilter, Page, StoreError, View};
 use crate::record::Record;
@@ -83,12 +83,12 @@ impl dyn View + '_ {
         if key.at < self.head().kept_from.deliveries {
             return Ok(None);
         }
-        let delivery = self.record::<Delivery>(&key::moment(key))?;
+        let delivery = self.record::<Delivery>(&key::feed_entry(key))?;
         delivery.map(|delivery| self.with_progress(delivery)).transpose()
     }
 
     fn with_progress(&self, delivery: Delivery) -> Result<Delivery, StoreError> {
-        let key = key::moment(DeliveryKey::from(delivery.id));
+        let key = key::feed_entry(DeliveryKey::from(delivery.id));
         let progress = self.record::<DeliveryProgress>(&key)?;
         Ok(Delivery { progress: progress.unwrap_or(delivery.progress), ..delivery })
     }
@@ -98,7 +98,7 @@ impl dyn View + '_ {
         if key.at < self.head().kept_from.deliveries {
             return Ok(Vec::new());
         }
-        self.records(KeyRange::of(&key::moment(key)), true)?.collect()
+        self.records(KeyRange::of(&key::feed_entry(key)), true)?.collect()
     }
 
     /// Refused reports, ordered by [`QuarantineKey`].
@@ -108,7 +108,7 @@ impl dyn View + '_ {
 
     /// One refused report.
     pub fn quarantined_one(&self, key: QuarantineKey) -> Result<Option<Quarantined>, StoreError> {
-        self.record(&key::moment(key))
+        self.record(&key::feed_entry(key))
     }
 
     /// Whether the device was deleted and its history is not swept yet.
@@ -151,8 +151,8 @@ pub(super) struct TableRange {
 
 impl TableRange {
     /// The part that a page may hold; `prefix` is what an index is by.
-    pub(super) fn of<K: Copy + Into<EncodedMoment>>(table: Table, prefix: &[u8], page: Page<K>) -> Self {
-        let first_at = |at: Timestamp| EncodedMoment::first_at(at).below(prefix);
+    pub(super) fn of<K: Copy + Into<FeedEntryKey>>(table: Table, prefix: &[u8], page: Page<K>) -> Self {
+        let first_at = |at: Timestamp| FeedEntryKey::first_at(at).below(prefix);
         let mut low = Bound::Included(first_at(page.from));
         let mut high = Bound::Excluded(first_at(page.to));
         if let Some(after) = page.after.map(|after| after.into().below(prefix)) {

@@ -4,7 +4,7 @@ use base::Incarnation;
 use records::{Notice, NoticeKey, NoticePost};
 
 use super::feeds::TableRange;
-use crate::codec::key::{self, EncodedMoment};
+use crate::codec::key::{self, FeedEntryKey};
 use crate::key_range::KeyRange;
 use crate::port::{Page, StoreError, View};
 use crate::table::Table;
@@ -23,7 +23,7 @@ impl dyn View + '_ {
 
     /// One notice.
     pub fn notice(&self, at: NoticeKey) -> Result<Option<Notice>, StoreError> {
-        self.record(&key::moment(at))
+        self.record(&key::feed_entry(at))
     }
 
     /// Notices on their way to clients, in order of client and notice; registry partition only.
@@ -33,7 +33,7 @@ impl dyn View + '_ {
         limit: usize,
     ) -> Result<Vec<NoticePost>, StoreError> {
         let place =
-            |(client, at): (Incarnation, NoticeKey)| EncodedMoment::from(at).below(&key::incarnation(client));
+            |(client, at): (Incarnation, NoticeKey)| FeedEntryKey::from(at).below(&key::incarnation(client));
         self.records(KeyRange::of(&[]).after(after.map(place)), true)?.take(limit).collect()
     }
 }

@@ -19,7 +19,7 @@ impl RowCheck<'_, '_> {
         self.indexed(partition, |check, command: &Command| {
             check.belongs(&command.device, partition)?;
             check.is_of_device(within, command.slot)?;
-            check.needs(Table::CommandStates, partition, &key::moment(CommandKey::from(command.id)))
+            check.needs(Table::CommandStates, partition, &key::feed_entry(CommandKey::from(command.id)))
         });
         self.records(Table::CommandStates, partition, |check, key, state: CommandState| {
             let command: Option<Command> = check.record(partition, key)?;
@@ -59,7 +59,7 @@ impl RowCheck<'_, '_> {
         within: &CheckedPartition,
         command: CommandKey,
     ) -> Result<(Command, CommandState), Wrong> {
-        let key = key::moment(command);
+        let key = key::feed_entry(command);
         let state = self.record(within.partition, &key)?.ok_or("the state of its command is missing")?;
         let command = self.record(within.partition, &key)?.ok_or("its command is missing")?;
         Ok((command, state))

@@ -9,7 +9,7 @@ use records::{
 };
 
 use super::rows::{CheckedPartition, RowCheck, Wrong};
-use crate::codec::key::{self, EncodedMoment};
+use crate::codec::key::{self, FeedEntryKey};
 use crate::table::Table;
 
 impl RowCheck<'_, '_> {
@@ -43,7 +43,7 @@ impl RowCheck<'_, '_> {
         if id.at < kept(within) {
             return Ok(());
         }
-        let key = key::moment(DeliveryKey::from(id));
+        let key = key::feed_entry(DeliveryKey::from(id));
         let delivery: Option<Delivery> = self.record(within.partition, &key)?;
         let delivery = delivery.ok_or("its delivery is missing")?;
         if (delivery.id, delivery.slot, delivery.client) == (id, state.slot, state.client) {
@@ -62,24 +62,24 @@ impl RowCheck<'_, '_> {
             if at.at < kept(within) {
                 Ok(())
             } else {
-                check.needs(Table::Progress, partition, &key::moment(at))
+                check.needs(Table::Progress, partition, &key::feed_entry(at))
             }
         });
     }
 
     fn progress_and_attempts(&mut self, within: &CheckedPartition) {
         let partition = within.partition;
-        let needs_delivery = |check: &Self, moment: EncodedMoment| {
-            if moment.at < kept(within) {
+        let needs_delivery = |check: &Self, delivery: FeedEntryKey| {
+            if delivery.at < kept(within) {
                 return Ok(());
             }
-            check.needs(Table::Deliveries, partition, &moment.below(&[]))
+            check.needs(Table::Deliveries, partition, &delivery.below(&[]))
         };
         self.records(Table::Progress, partition, |check, key, _: DeliveryProgress| {
-            needs_delivery(check, EncodedMoment::at_end_of(key).map_err(|error| error.to_string())?)
+            needs_delivery(check, FeedEntryKey::at_end_of(key).map_err(|error| error.to_string())?)
         });
         self.indexed(partition, |check, attempt: &Attempt| {
-            needs_delivery(check, EncodedMoment::from(attempt.delivery))
+            needs_delivery(check, FeedEntryKey::from(attempt.delivery))
         });
     }
 
@@ -125,7 +125,7 @@ impl RowCheck<'_, '_> {
         if command.at > within.head.stamp.max(within.head.now) {
             return Err("its command was not given yet".to_owned());
         }
-        let command: Option<Command> = self.record(within.partition, &key::moment(command))?;
+        let command: Option<Command> = self.record(within.partition, &key::feed_entry(command))?;
         match command.map(|command| command.notify) {
             Some(Some(receiver)) if OutcomeLane::of(&receiver) == lane => Ok(()),
             Some(Some(_)) => Err("the receiver of its command has another lane".to_owned()),

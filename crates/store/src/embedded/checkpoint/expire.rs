@@ -11,7 +11,7 @@ use std::ops::Bound;
 use base::{PartitionId, Timestamp};
 use records::{CountsKey, DeviceSlot, KeptFrom};
 
-use crate::codec::key::{self, BlobKey, EncodedMoment, TableKey};
+use crate::codec::key::{self, BlobKey, FeedEntryKey, TableKey};
 use crate::embedded::blobs::{BlobWriter, of_days};
 use crate::embedded::tables::{Row, Table, TableWriter, TablesTransaction};
 use crate::embedded::view::damaged_row;
@@ -96,16 +96,16 @@ impl RecordVisitor for Expiring<'_> {
 impl Expiring<'_> {
     /// Removes some rows of a table that are too old; what they were.
     fn rows(&mut self, table: Table) -> Result<Vec<Row>, StoreError> {
-        let moment = |time| EncodedMoment::first_at(time).below(&[]);
+        let first_at = |time| FeedEntryKey::first_at(time).below(&[]);
         match table.lifetime() {
             Lifetime::Kept | Lifetime::Device => Ok(Vec::new()),
             Lifetime::DeviceAndEvents => self.timelines(table),
-            Lifetime::Events => self.before(table, moment(self.kept.events)),
+            Lifetime::Events => self.before(table, first_at(self.kept.events)),
             Lifetime::EventDays => {
                 let (day, _) = CountsKey::day_and_hour(self.kept.events);
                 self.before(table, key::day(day))
             }
-            Lifetime::Deliveries => self.before(table, moment(self.kept.deliveries)),
+            Lifetime::Deliveries => self.before(table, first_at(self.kept.deliveries)),
         }
     }
 
@@ -154,7 +154,7 @@ impl Expiring<'_> {
                 return Ok(removed);
             };
             let of_slot = key::slot(slot);
-            let old = KeyRange::of(&of_slot).before(Some(EncodedMoment::first_at(from).below(&of_slot)));
+            let old = KeyRange::of(&of_slot).before(Some(FeedEntryKey::first_at(from).below(&of_slot)));
             let old = rows.first(self.partition, &old, ROWS_AT_ONCE - removed.len(), |_, _| Ok(true))?;
             old.iter().try_for_each(|(key, _)| rows.remove(self.partition, key))?;
             removed.extend(old);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use base::PartitionId;
 use records::{Command, CommandState, DeviceSlot};
 
-use crate::codec::key::{self, BlobKey, EncodedMoment, TableKey};
+use crate::codec::key::{self, BlobKey, FeedEntryKey, TableKey};
 use crate::codec::rows_of_command;
 use crate::embedded::blobs::{BlobWriter, damaged_blob};
 use crate::embedded::tables::{Table, TablesTransaction};
@@ -58,10 +58,9 @@ fn events(
     let mut events = writer.table(Table::Events)?;
     let found = index.first(partition, &KeyRange::of(slot), EVENTS_AT_ONCE, |_, _| Ok(true))?;
     for (key, _) in &found {
-        let moment = EncodedMoment::at_end_of(key);
-        let moment =
-            moment.map_err(|error| damaged_row(writer.name(), Table::EventsByDevice, key, &error))?;
-        events.remove(partition, &moment.below(&[]))?;
+        let event = FeedEntryKey::at_end_of(key);
+        let event = event.map_err(|error| damaged_row(writer.name(), Table::EventsByDevice, key, &error))?;
+        events.remove(partition, &event.below(&[]))?;
         index.remove(partition, key)?;
     }
     Ok(!found.is_empty())
@@ -79,9 +78,9 @@ fn commands(
     let mut gone: BTreeMap<Table, Vec<TableKey>> = BTreeMap::new();
     for (key, _) in &found {
         let damaged = |error| damaged_row(writer.name(), Table::CommandsByDevice, key, &error);
-        let moment = EncodedMoment::at_end_of(key).map_err(damaged)?.below(&[]);
-        let command: Option<Command> = record(writer, partition, &moment)?;
-        let state: Option<CommandState> = record(writer, partition, &moment)?;
+        let feed_entry = FeedEntryKey::at_end_of(key).map_err(damaged)?.below(&[]);
+        let command: Option<Command> = record(writer, partition, &feed_entry)?;
+        let state: Option<CommandState> = record(writer, partition, &feed_entry)?;
         let rows = command.zip(state).map(|(command, state)| rows_of_command(&command, &state));
         let itself = [(Table::CommandsByDevice, key.clone())];
         for (table, key) in rows.unwrap_or_default().into_iter().chain(itself) {

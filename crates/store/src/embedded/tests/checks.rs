@@ -314,14 +314,14 @@ fn change(directory: &Path, change: impl FnOnce(&TablesTransaction<'_>) -> Resul
 
 #[test]
 fn a_row_that_is_missing_is_told_by_what_names_it() {
-    let moment = |number| key::moment(DeliveryKey::from(id(number)));
+    let feed_entry = |number| key::feed_entry(DeliveryKey::from(id(number)));
     let cases = [
         (Table::Devices, key::device(&device("A", 0).id), "no device has slot 0"),
         (Table::DevicesByClient, key::link(CLIENT, b"A"), "its row in devices_by_client is missing"),
         (Table::Clients, key::client(&client().id), ""),
-        (Table::Events, moment(0), "what it names is not in events"),
-        (Table::Deliveries, moment(1), "its delivery is missing"),
-        (Table::Progress, moment(1), "its row in delivery_progress is missing"),
+        (Table::Events, feed_entry(0), "what it names is not in events"),
+        (Table::Deliveries, feed_entry(1), "its delivery is missing"),
+        (Table::Progress, feed_entry(1), "its row in delivery_progress is missing"),
         (
             Table::NotificationStates,
             key::notification_state(SLOT, CLIENT),

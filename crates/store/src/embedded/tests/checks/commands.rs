@@ -72,8 +72,8 @@ fn assert_told(change_tables: impl FnOnce(&TablesTransaction<'_>) -> Result<(), 
 
 #[test]
 fn a_row_of_a_command_that_is_missing_is_told_by_the_others() {
-    let moment = |id: EntityId| key::moment(CommandKey::from(id));
-    let (waiting, ended) = (moment(waiting().0.id), moment(ended().0.id));
+    let feed_entry = |id: EntityId| key::feed_entry(CommandKey::from(id));
+    let (waiting, ended) = (feed_entry(waiting().0.id), feed_entry(ended().0.id));
     for (table, key, expect) in [
         (Table::Commands, &waiting, "its command is missing"),
         (Table::CommandStates, &waiting, "its row in command_states is missing"),
@@ -100,7 +100,7 @@ fn a_row_of_a_command_that_is_missing_is_told_by_the_others() {
 #[test]
 fn a_state_that_stands_elsewhere_is_told() {
     let state = CommandState { status: CommandStatus::Published, tries: 1, ..waiting().1 };
-    let key = key::moment(CommandKey::from(waiting().0.id));
+    let key = key::feed_entry(CommandKey::from(waiting().0.id));
     let row = crate::codec::Stored::to_row(&state);
     assert_told(
         |writer| writer.table(Table::CommandStates)?.put(PARTITION, &key, &row),

@@ -66,7 +66,11 @@ fn a_record_that_no_rule_is_about_is_told_under_the_key_of_another() {
     let directory = directory();
     let elsewhere = NoticeKey { at: Timestamp(1), number: 1 };
     change(directory.path(), |writer| {
-        writer.table(Table::Notices)?.put(PartitionId::REGISTRY, &key::moment(elsewhere), &notice().to_row())
+        writer.table(Table::Notices)?.put(
+            PartitionId::REGISTRY,
+            &key::feed_entry(elsewhere),
+            &notice().to_row(),
+        )
     });
     let (found, _) = check(directory.path());
     assert!(found.len() == 1 && found[0].contains("it stands under the key of another"), "{found:?}");
