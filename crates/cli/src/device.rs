@@ -3,7 +3,7 @@
 mod change;
 mod desired;
 mod export;
-mod feed_place;
+mod feed_tail;
 mod timeline;
 mod view;
 mod watch;

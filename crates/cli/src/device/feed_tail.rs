@@ -16,23 +16,23 @@ const LOOK_BACK: Duration = Duration::from_secs(10);
 /// be missed.
 const TIMES_MAX: usize = 10_000;
 
-/// A place in a feed.
+/// The end of a feed, as far as it has been followed.
 #[derive(Debug, Default)]
-pub(super) struct FeedPlace {
+pub(super) struct FeedTail {
     /// How many items of a time were there.
     counts: BTreeMap<Timestamp, u32>,
     /// Where the next look begins; `None` while the feed has been empty.
     from: Option<Timestamp>,
 }
 
-/// One look at the feed from [`FeedPlace::from`] on, its items in order of time.
+/// One look at the feed from [`FeedTail::from`] on, its items in order of time.
 #[derive(Debug)]
 pub(super) struct FeedScan<'a> {
-    place: &'a mut FeedPlace,
+    tail: &'a mut FeedTail,
     at: Option<(Timestamp, u32)>,
 }
 
-impl FeedPlace {
+impl FeedTail {
     /// Begins at the end of a feed whose newest item has this time.
     pub(super) fn behind(newest: Option<Timestamp>) -> Self {
         Self { counts: BTreeMap::new(), from: newest.map(a_little_before) }
@@ -43,7 +43,7 @@ impl FeedPlace {
     }
 
     pub(super) fn look(&mut self) -> FeedScan<'_> {
-        FeedScan { place: self, at: None }
+        FeedScan { tail: self, at: None }
     }
 
     /// After a look: goes on behind what it gave, but not past `present`, before which new items
@@ -70,7 +70,7 @@ impl FeedScan<'_> {
             _ => 1,
         };
         self.at = Some((time, nth));
-        let count = self.place.counts.entry(time).or_default();
+        let count = self.tail.counts.entry(time).or_default();
         let is_new = nth > *count;
         *count = nth.max(*count);
         is_new
@@ -88,55 +88,55 @@ mod tests {
     const SECOND: i64 = 1_000;
 
     /// Looks at a feed; the places of what is new in it.
-    fn look(place: &mut FeedPlace, feed: &[i64], present: i64) -> Vec<usize> {
-        let from = place.from().unwrap_or(Timestamp(i64::MIN));
-        let mut look = place.look();
+    fn look(tail: &mut FeedTail, feed: &[i64], present: i64) -> Vec<usize> {
+        let from = tail.from().unwrap_or(Timestamp(i64::MIN));
+        let mut look = tail.look();
         let seen = feed.iter().enumerate().filter(|(_, time)| Timestamp(**time) >= from);
         let new = seen.filter(|(_, time)| look.is_new(Timestamp(**time))).map(|(place, _)| place).collect();
-        place.go_on(Some(Timestamp(present)));
+        tail.go_on(Some(Timestamp(present)));
         new
     }
 
     #[test]
     fn each_item_is_new_once() {
-        let mut place = FeedPlace::behind(None);
-        assert_eq!(look(&mut place, &[], 0), [0; 0]);
-        assert_eq!(look(&mut place, &[1, 2], 2), [0, 1]);
-        assert_eq!(look(&mut place, &[1, 2], 2), [0; 0]);
-        assert_eq!(look(&mut place, &[1, 2, 2, 2], 2), [2, 3]);
-        assert_eq!(look(&mut place, &[1, 2, 2, 2, 3], 3), [4]);
+        let mut tail = FeedTail::behind(None);
+        assert_eq!(look(&mut tail, &[], 0), [0; 0]);
+        assert_eq!(look(&mut tail, &[1, 2], 2), [0, 1]);
+        assert_eq!(look(&mut tail, &[1, 2], 2), [0; 0]);
+        assert_eq!(look(&mut tail, &[1, 2, 2, 2], 2), [2, 3]);
+        assert_eq!(look(&mut tail, &[1, 2, 2, 2, 3], 3), [4]);
     }
 
     #[test]
     fn what_was_there_at_the_beginning_is_known_after_one_look() {
         let feed = [SECOND, 99 * SECOND, 100 * SECOND];
-        let mut place = FeedPlace::behind(Some(Timestamp(100 * SECOND)));
-        assert_eq!(look(&mut place, &feed, 100 * SECOND), [1, 2], "the look that makes it known");
-        assert_eq!(look(&mut place, &feed, 100 * SECOND), [0; 0]);
+        let mut tail = FeedTail::behind(Some(Timestamp(100 * SECOND)));
+        assert_eq!(look(&mut tail, &feed, 100 * SECOND), [1, 2], "the look that makes it known");
+        assert_eq!(look(&mut tail, &feed, 100 * SECOND), [0; 0]);
     }
 
     #[test]
     fn an_item_that_comes_in_a_little_late_is_not_missed() {
-        let mut place = FeedPlace::behind(None);
-        assert_eq!(look(&mut place, &[100 * SECOND], 100 * SECOND), [0]);
-        assert_eq!(look(&mut place, &[95 * SECOND, 100 * SECOND], 100 * SECOND), [0]);
-        assert_eq!(look(&mut place, &[95 * SECOND, 100 * SECOND], 100 * SECOND), [0; 0]);
+        let mut tail = FeedTail::behind(None);
+        assert_eq!(look(&mut tail, &[100 * SECOND], 100 * SECOND), [0]);
+        assert_eq!(look(&mut tail, &[95 * SECOND, 100 * SECOND], 100 * SECOND), [0]);
+        assert_eq!(look(&mut tail, &[95 * SECOND, 100 * SECOND], 100 * SECOND), [0; 0]);
     }
 
     #[test]
     fn an_item_from_the_future_does_not_hide_those_of_the_present() {
-        let mut place = FeedPlace::behind(None);
-        assert_eq!(look(&mut place, &[300 * SECOND], 0), [0]);
-        assert_eq!(look(&mut place, &[SECOND, 300 * SECOND], SECOND), [0]);
-        assert_eq!(look(&mut place, &[SECOND, 60 * SECOND, 300 * SECOND], 60 * SECOND), [1]);
+        let mut tail = FeedTail::behind(None);
+        assert_eq!(look(&mut tail, &[300 * SECOND], 0), [0]);
+        assert_eq!(look(&mut tail, &[SECOND, 300 * SECOND], SECOND), [0]);
+        assert_eq!(look(&mut tail, &[SECOND, 60 * SECOND, 300 * SECOND], 60 * SECOND), [1]);
     }
 
     #[test]
     fn memory_is_bounded_and_nothing_is_new_twice() {
-        let mut place = FeedPlace::behind(None);
+        let mut tail = FeedTail::behind(None);
         let feed: Vec<_> = (0..2 * TIMES_MAX as i64).collect();
-        assert_eq!(look(&mut place, &feed, i64::MAX).len(), feed.len());
-        assert_eq!(place.counts.len(), TIMES_MAX);
-        assert_eq!(look(&mut place, &feed, i64::MAX), [0; 0]);
+        assert_eq!(look(&mut tail, &feed, i64::MAX).len(), feed.len());
+        assert_eq!(tail.counts.len(), TIMES_MAX);
+        assert_eq!(look(&mut tail, &feed, i64::MAX), [0; 0]);
     }
 }

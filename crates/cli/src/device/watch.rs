@@ -12,7 +12,7 @@ use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::feed_place::FeedPlace;
+use super::feed_tail::FeedTail;
 use super::view::{DeviceView, EventView, ReadingView};
 use super::{below, of};
 use crate::api::{ApiPath, ServerApi};
@@ -35,8 +35,8 @@ pub struct WatchDevice {
 /// The two feeds of a device, and where they have been followed to.
 struct Feeds {
     device: ApiPath,
-    events: (ApiPath, FeedPlace),
-    readings: (ApiPath, FeedPlace),
+    events: (ApiPath, FeedTail),
+    readings: (ApiPath, FeedTail),
 }
 
 /// Something new, with its time.
@@ -107,8 +107,8 @@ impl Feeds {
         let last_event = newest::<EventView>(&events, api)?;
         let mut feeds = Self {
             device: of(id),
-            events: (events, FeedPlace::behind(last_event)),
-            readings: (readings, FeedPlace::behind(last_reading)),
+            events: (events, FeedTail::behind(last_event)),
+            readings: (readings, FeedTail::behind(last_reading)),
         };
         feeds.look(api)?;
         Ok(feeds)
@@ -126,13 +126,13 @@ impl Feeds {
 }
 
 fn look<T: WatchedItem>(
-    (path, place): &mut (ApiPath, FeedPlace),
+    (path, tail): &mut (ApiPath, FeedTail),
     present: Option<Timestamp>,
     api: &ServerApi,
 ) -> Result<Vec<FeedItem>, CommandFailure> {
-    let path = path.clone().with("order", "asc").with_maybe("from", place.from());
+    let path = path.clone().with("order", "asc").with_maybe("from", tail.from());
     let mut new_items = Vec::new();
-    let mut look = place.look();
+    let mut look = tail.look();
     list::each_page(api, &path, &ListFlags::ALL, |items| {
         for item in items {
             let watched: T = api.read(item)?;
@@ -143,7 +143,7 @@ fn look<T: WatchedItem>(
         }
         Ok(())
     })?;
-    place.go_on(present);
+    tail.go_on(present);
     Ok(new_items)
 }
 
