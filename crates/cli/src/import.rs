@@ -7,7 +7,7 @@ use std::path::Path as File;
 
 use super::api::{ApiPath, ServerApi};
 use super::failure::CommandFailure;
-use super::input::{self, InputChunks};
+use super::input::{self, InputPieces};
 use super::progress;
 use super::screen::Screen;
 use super::table::{grouped, plain};
@@ -149,7 +149,7 @@ pub(super) fn run(
     counts: &[ImportCount],
 ) -> Result<(), CommandFailure> {
     let size = input::size(file);
-    let mut pieces = InputChunks::of(input::open(file)?);
+    let mut pieces = InputPieces::of(input::open(file)?);
     let mut sent_bytes = 0;
     let mut sum = ImportTally::nothing_yet(counts);
     let mut after_line = 0;

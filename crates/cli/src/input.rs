@@ -61,7 +61,7 @@ pub(super) fn unreadable(file: &Path, error: &io::Error) -> CommandFailure {
 
 /// Some whole lines that follow each other.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct InputChunk {
+pub(super) struct InputPiece {
     /// How many lines of the input were before it.
     pub(super) lines_before: u64,
     pub(super) lines: u64,
@@ -69,7 +69,7 @@ pub(super) struct InputChunk {
 }
 
 /// Cuts an input into pieces.
-pub(super) struct InputChunks<R> {
+pub(super) struct InputPieces<R> {
     input: R,
     /// What was read and not handed over: the beginning of a line.
     rest: Vec<u8>,
@@ -78,7 +78,7 @@ pub(super) struct InputChunks<R> {
     ended: bool,
 }
 
-impl<R: Read> InputChunks<R> {
+impl<R: Read> InputPieces<R> {
     pub(super) fn of(input: R) -> Self {
         Self::up_to(PIECE_BYTES_MAX, input)
     }
@@ -88,7 +88,7 @@ impl<R: Read> InputChunks<R> {
     }
 
     /// The next lines, or `None` at the end. The last line need not end in a newline.
-    pub(super) fn next(&mut self) -> io::Result<Option<InputChunk>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<InputPiece>> {
         loop {
             if let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') {
                 let rest = self.rest.split_off(end + 1);
@@ -106,13 +106,13 @@ impl<R: Read> InputChunks<R> {
     }
 
     /// Hands over what was read, and keeps the rest.
-    fn piece(&mut self, rest: Vec<u8>) -> InputChunk {
+    fn piece(&mut self, rest: Vec<u8>) -> InputPiece {
         let text = std::mem::replace(&mut self.rest, rest);
         let newlines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
         let lines = newlines + u64::from(text.last() != Some(&b'\n'));
         let lines_before = self.lines_before;
         self.lines_before += lines;
-        InputChunk { lines_before, lines, text }
+        InputPiece { lines_before, lines, text }
     }
 
     /// Reads once, up to the limit.
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn check(size_max: usize, parts: &[&'static str], expect: &[(u64, u64, &str)]) {
-        let mut pieces = InputChunks::up_to(size_max, Parts(parts.to_vec()));
+        let mut pieces = InputPieces::up_to(size_max, Parts(parts.to_vec()));
         let mut got = Vec::new();
         while let Some(piece) = pieces.next().expect("the parts can be read") {
             got.push((piece.lines_before, piece.lines, String::from_utf8(piece.text).expect("text")));
