@@ -22,7 +22,7 @@ use simulator::registration::{ImportTotals, import_devices};
 use account::Account;
 use commands::CommandOrder;
 pub(crate) use flags::Flags;
-use flags::SimulationOrder;
+use flags::SimulationPlan;
 use run::SimulationRun;
 use screen::ProgressScreen;
 use signals::InterruptSignals;
@@ -37,7 +37,7 @@ const OTHER_FILES: u64 = 64;
 /// Why it did not come to an account.
 #[derive(Debug)]
 enum SimulateFailure {
-    /// The order cannot be carried out on this machine.
+    /// The plan cannot be carried out on this machine.
     Wrong(String),
     /// The server cannot be reached.
     Unreachable(io::Error),
@@ -54,7 +54,7 @@ impl From<io::Error> for SimulateFailure {
 /// Simulates what the flags say.
 pub(crate) async fn run(flags: Flags) -> ExitCode {
     let played = match flags.settle() {
-        Ok(order) => play(&order).await.and_then(|account| Ok(tell(&account, order.json)?)),
+        Ok(plan) => play(&plan).await.and_then(|account| Ok(tell(&account, plan.json)?)),
         Err(mistake) => Err(SimulateFailure::Wrong(mistake)),
     };
     match played {
@@ -96,31 +96,31 @@ fn tell(account: &Account, json: bool) -> io::Result<bool> {
     Ok(faults.is_empty())
 }
 
-async fn play(order: &SimulationOrder) -> Result<Account, SimulateFailure> {
-    make_room(order.connections + CommandOrder::connections(order))?;
+async fn play(plan: &SimulationPlan) -> Result<Account, SimulateFailure> {
+    make_room(plan.connections + CommandOrder::connections(plan))?;
     let mut screen = ProgressScreen::on_stderr();
     let mut signals = InterruptSignals::listen()?;
     let imported = tokio::select! {
-        imported = register(order, &mut screen) => imported?,
+        imported = register(plan, &mut screen) => imported?,
         () = signals.next() => return Err(SimulateFailure::Other("interrupted while registering".into())),
     };
-    let mut run = SimulationRun::start(order).await.map_err(SimulateFailure::Unreachable)?;
+    let mut run = SimulationRun::start(plan).await.map_err(SimulateFailure::Unreachable)?;
     screen.line(&format!(
         "{} devices report to {} over {} connections, seed {}",
-        order.devices.count(),
-        order.address,
-        order.connections,
-        order.profile.seed
+        plan.devices.count(),
+        plan.address,
+        plan.connections,
+        plan.profile.seed
     ))?;
-    if let Some(commands) = &order.commands {
+    if let Some(commands) = &plan.commands {
         screen.line(&match commands.per_second {
             Some(rate) => format!("{rate} commands a second are sent to {}", commands.http),
             None => "devices take commands and answer them".to_owned(),
         })?;
     }
-    run.watch(order, &mut screen, &mut signals).await?;
+    run.watch(plan, &mut screen, &mut signals).await?;
     screen.clear()?;
-    Ok(run.account(order, imported).await)
+    Ok(run.account(plan, imported).await)
 }
 
 /// Each connection takes a file handle; too few are better told now than by thousands that cannot
@@ -138,15 +138,15 @@ fn make_room(connections: u32) -> Result<(), SimulateFailure> {
 }
 
 async fn register(
-    order: &SimulationOrder,
+    plan: &SimulationPlan,
     screen: &mut ProgressScreen,
 ) -> Result<Option<ImportTotals>, SimulateFailure> {
-    let Some((address, registration)) = &order.registering else { return Ok(None) };
-    let access = order.access.clone();
-    let endpoint = address.reach(access, order.ca.as_deref()).await.map_err(SimulateFailure::Unreachable)?;
-    let all = u64::from(order.devices.count());
+    let Some((address, registration)) = &plan.registering else { return Ok(None) };
+    let access = plan.access.clone();
+    let endpoint = address.reach(access, plan.ca.as_deref()).await.map_err(SimulateFailure::Unreachable)?;
+    let all = u64::from(plan.devices.count());
     let advanced = |done: u32| screen.step("devices registered", done.into(), all);
-    let imported = import_devices(&endpoint, &order.devices, registration, advanced).await;
+    let imported = import_devices(&endpoint, &plan.devices, registration, advanced).await;
     let told =
         |error: io::Error| SimulateFailure::Other(format!("{address} registers no devices: {error}").into());
     let imported = imported.map_err(told)?;

@@ -19,7 +19,7 @@ use simulator::fleet::Reasons;
 use simulator::grouped::grouped;
 
 use super::account::{percentiles, percentiles_json, reasons, row};
-use super::flags::SimulationOrder;
+use super::flags::SimulationPlan;
 
 /// Connections that commands are sent over.
 pub(super) const SENDERS: u32 = 64;
@@ -44,15 +44,15 @@ pub(super) struct CommandOrder {
 
 impl CommandOrder {
     /// Connections that this part needs besides those of the reports.
-    pub(super) fn connections(order: &SimulationOrder) -> u32 {
-        match &order.commands {
-            Some(commands) => Self::of_devices(order) + commands.per_second.map_or(0, |_| SENDERS),
+    pub(super) fn connections(plan: &SimulationPlan) -> u32 {
+        match &plan.commands {
+            Some(commands) => Self::of_devices(plan) + commands.per_second.map_or(0, |_| SENDERS),
             None => 0,
         }
     }
 
-    fn of_devices(order: &SimulationOrder) -> u32 {
-        order.connections.max(order.devices.count().div_ceil(DEVICES_PER_CONNECTION_MAX))
+    fn of_devices(plan: &SimulationPlan) -> u32 {
+        plan.connections.max(plan.devices.count().div_ceil(DEVICES_PER_CONNECTION_MAX))
     }
 }
 
@@ -88,35 +88,35 @@ impl Commanding {
     /// within `patience`.
     pub(super) async fn start(
         commands: &CommandOrder,
-        order: &SimulationOrder,
+        plan: &SimulationPlan,
         mqtt: &Endpoint,
         patience: Duration,
     ) -> io::Result<Self> {
-        let access = ConnectOptions { login: None, ..order.access.clone() };
-        let http = commands.http.reach(access, order.ca.as_deref()).await?;
+        let access = ConnectOptions { login: None, ..plan.access.clone() };
+        let http = commands.http.reach(access, plan.ca.as_deref()).await?;
         let ledger = Arc::new(CommandLedger::default());
-        let connections = CommandOrder::of_devices(order);
+        let connections = CommandOrder::of_devices(plan);
         let profile = commands.profile;
-        let devices = CommandedDevices::connect(mqtt, &order.devices, connections, profile, &ledger);
-        devices.subscribed(order.devices.count().into(), patience).await;
-        let origin = format!("simulate-{}-{}", std::process::id(), order.profile.seed);
+        let devices = CommandedDevices::connect(mqtt, &plan.devices, connections, profile, &ledger);
+        devices.subscribed(plan.devices.count().into(), patience).await;
+        let origin = format!("simulate-{}-{}", std::process::id(), plan.profile.seed);
         Ok(Self { order: commands.clone(), http, origin, devices, load: None, ledger, begun: None })
     }
 
     /// Sends from now on, if anything is sent here.
-    pub(super) fn begin(&mut self, order: &SimulationOrder) {
+    pub(super) fn begin(&mut self, plan: &SimulationPlan) {
         self.begun = Some(Instant::now());
         let Some(per_second) = self.order.per_second else { return };
-        let plan = LoadPlan {
+        let load = LoadPlan {
             endpoint: self.http.clone(),
-            devices: order.devices.clone(),
+            devices: plan.devices.clone(),
             per_second,
             commands: u64::MAX,
             connections: SENDERS,
             origin: self.origin.clone(),
             payload: serde_json::from_str(PAYLOAD).expect("the payload is a constant and JSON"),
         };
-        self.load = Some(CommandLoad::start(plan, &self.ledger));
+        self.load = Some(CommandLoad::start(load, &self.ledger));
     }
 
     pub(super) fn has_begun(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The flags of `fieldpost simulate`, and what they come to.
 //!
-//! [`Flags`] are what somebody writes; [`SimulationOrder`] is what is to be done, with every
+//! [`Flags`] are what somebody writes; [`SimulationPlan`] is what is to be done, with every
 //! default decided and everything that does not go together refused.
 
 use std::path::PathBuf;
@@ -253,7 +253,7 @@ pub(crate) struct ConnectionFlags {
 
 /// What is to be done.
 #[derive(Debug, Clone)]
-pub(crate) struct SimulationOrder {
+pub(crate) struct SimulationPlan {
     pub(super) devices: DeviceIds,
     pub(super) way: Way,
     pub(super) address: ServerAddress,
@@ -277,7 +277,7 @@ impl Flags {
     ///
     /// # Errors
     /// Flags that do not go together, in words.
-    pub(crate) fn settle(self) -> Result<SimulationOrder, String> {
+    pub(crate) fn settle(self) -> Result<SimulationPlan, String> {
         let via = self.way_in()?;
         let Self { devices, url, http, pace, behaviour, commands, identity, connection, json, .. } = self;
         let address = url.unwrap_or_else(|| usual_address(via));
@@ -288,7 +288,7 @@ impl Flags {
         let connections = if connection.connection_per_device { devices } else { connection.shared(via) };
         let interval_rate = |interval: Duration| f64::from(devices) / interval.as_secs_f64();
         let until = pace.duration.or(pace.reports.is_none().then_some(USUAL_DURATION));
-        Ok(SimulationOrder {
+        Ok(SimulationPlan {
             devices: DeviceIds::new(&identity.id_prefix, devices).of_kind(&identity.kind),
             way,
             address,

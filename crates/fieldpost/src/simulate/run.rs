@@ -12,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::account::Account;
 use super::commands::Commanding;
-use super::flags::SimulationOrder;
+use super::flags::SimulationPlan;
 use super::screen::ProgressScreen;
 use super::signals::InterruptSignals;
 
@@ -37,24 +37,24 @@ pub(super) struct SimulationRun {
 
 impl SimulationRun {
     /// Sees that the server is there and lets everybody connect.
-    pub(super) async fn start(order: &SimulationOrder) -> io::Result<Self> {
-        let endpoint = order.address.reach(order.access.clone(), order.ca.as_deref()).await?;
-        let commanding = match &order.commands {
-            Some(commands) => Some(Commanding::start(commands, order, &endpoint, CONNECTING_MAX).await?),
+    pub(super) async fn start(plan: &SimulationPlan) -> io::Result<Self> {
+        let endpoint = plan.address.reach(plan.access.clone(), plan.ca.as_deref()).await?;
+        let commanding = match &plan.commands {
+            Some(commands) => Some(Commanding::start(commands, plan, &endpoint, CONNECTING_MAX).await?),
             None => None,
         };
-        let lanes = order.connections;
-        let timetable = Arc::new(Timetable::new(order.reports_per_second, order.end, lanes));
+        let lanes = plan.connections;
+        let timetable = Arc::new(Timetable::new(plan.reports_per_second, plan.end, lanes));
         let traffic =
-            |lane| PacedTraffic::new(&order.devices, order.profile, Arc::clone(&timetable), lane, lanes);
-        let plan = Plan {
-            way: order.way,
+            |lane| PacedTraffic::new(&plan.devices, plan.profile, Arc::clone(&timetable), lane, lanes);
+        let fleet_plan = Plan {
+            way: plan.way,
             endpoint,
-            devices: order.devices.clone(),
-            payload: order.payload,
+            devices: plan.devices.clone(),
+            payload: plan.payload,
             keep: ReportRetention::Counts,
         };
-        let fleet = ReportingFleet::start(plan, (0..lanes).map(traffic).collect());
+        let fleet = ReportingFleet::start(fleet_plan, (0..lanes).map(traffic).collect());
         let progress = fleet.progress();
         Ok(Self {
             fleet,
@@ -70,7 +70,7 @@ impl SimulationRun {
     /// Shows how far it is until all is said and answered, or patience is over.
     pub(super) async fn watch(
         &mut self,
-        order: &SimulationOrder,
+        plan: &SimulationPlan,
         screen: &mut ProgressScreen,
         signals: &mut InterruptSignals,
     ) -> io::Result<()> {
@@ -78,8 +78,8 @@ impl SimulationRun {
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + refresh, refresh);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
-            let are_commands_to_come = self.begin_commands(order);
-            let deadline = self.deadline(order);
+            let are_commands_to_come = self.begin_commands(plan);
+            let deadline = self.deadline(plan);
             tokio::select! {
                 biased;
                 () = signals.next() => {
@@ -87,7 +87,7 @@ impl SimulationRun {
                         return Ok(());
                     }
                     self.timetable.finish();
-                    self.stop_by = Some(Instant::now() + order.patience);
+                    self.stop_by = Some(Instant::now() + plan.patience);
                     screen.line("interrupted; waiting for the answers that are on their way")?;
                 }
                 () = self.fleet.drained() => return Ok(()),
@@ -98,38 +98,38 @@ impl SimulationRun {
                     self.timetable.start();
                 }
                 () = tokio::time::sleep(LOOK_EVERY), if are_commands_to_come => {}
-                _ = ticks.tick() => self.show(order, screen)?,
+                _ = ticks.tick() => self.show(plan, screen)?,
             }
         }
     }
 
     /// Commands are sent from when reports are; whether that is still to come.
-    fn begin_commands(&mut self, order: &SimulationOrder) -> bool {
+    fn begin_commands(&mut self, plan: &SimulationPlan) -> bool {
         let is_started = self.timetable.started().is_some();
         let Some(commanding) = self.commanding.as_mut().filter(|commanding| !commanding.has_begun()) else {
             return false;
         };
         if is_started {
-            commanding.begin(order);
+            commanding.begin(plan);
         }
         !is_started
     }
 
     /// Until when the present state of things may last.
-    fn deadline(&self, order: &SimulationOrder) -> Option<Instant> {
+    fn deadline(&self, plan: &SimulationPlan) -> Option<Instant> {
         let end = match self.timetable.started() {
             None => Some(self.begun + CONNECTING_MAX),
-            Some(start) => order.end.after.and_then(|time| start.checked_add(time + order.patience)),
+            Some(start) => plan.end.after.and_then(|time| start.checked_add(time + plan.patience)),
         };
         self.stop_by.or(end)
     }
 
-    fn show(&mut self, order: &SimulationOrder, screen: &mut ProgressScreen) -> io::Result<()> {
+    fn show(&mut self, plan: &SimulationPlan, screen: &mut ProgressScreen) -> io::Result<()> {
         let elapsed = self.elapsed();
         let behind = self.look_behind();
-        let by_time = order.end.after.map(|time| elapsed.as_secs_f64() / time.as_secs_f64());
+        let by_time = plan.end.after.map(|time| elapsed.as_secs_f64() / time.as_secs_f64());
         let sent = self.progress.stats().sent as f64;
-        let by_reports = order.end.reports.map(|all| sent / all as f64);
+        let by_reports = plan.end.reports.map(|all| sent / all as f64);
         let share = by_time.into_iter().chain(by_reports).reduce(f64::max);
         let commands = self.commanding.as_ref().map(Commanding::counts);
         screen.stats(elapsed, share, &self.progress, behind, commands)
@@ -147,23 +147,19 @@ impl SimulationRun {
     }
 
     /// Ends it, with what is there.
-    pub(super) async fn account(
-        mut self,
-        order: &SimulationOrder,
-        imported: Option<ImportTotals>,
-    ) -> Account {
+    pub(super) async fn account(mut self, plan: &SimulationPlan, imported: Option<ImportTotals>) -> Account {
         self.look_behind();
         let elapsed = self.elapsed();
         let outcome = self.fleet.finish(Duration::ZERO).await;
         let commands = match self.commanding {
-            Some(commanding) => Some(commanding.finish(order.patience).await),
+            Some(commanding) => Some(commanding.finish(plan.patience).await),
             None => None,
         };
         Account {
-            way: order.way,
-            seed: order.profile.seed,
-            devices: order.devices.count(),
-            connections: order.connections,
+            way: plan.way,
+            seed: plan.profile.seed,
+            devices: plan.devices.count(),
+            connections: plan.connections,
             elapsed,
             stats: outcome.stats,
             unanswered: outcome.unanswered,

@@ -10,7 +10,7 @@ struct Line {
     flags: Flags,
 }
 
-fn order(line: &str) -> Result<SimulationOrder, String> {
+fn plan(line: &str) -> Result<SimulationPlan, String> {
     let words = std::iter::once("simulate").chain(line.split_whitespace());
     let line = Line::try_parse_from(words).map_err(|error| error.kind().to_string())?;
     line.flags.settle()
@@ -18,42 +18,42 @@ fn order(line: &str) -> Result<SimulationOrder, String> {
 
 #[test]
 fn without_flags_a_hundred_locks_report_over_mqtt_to_this_machine() {
-    let order = order("").expect("nothing is needed");
+    let plan = plan("").expect("nothing is needed");
     let dialect = MqttDialect { version: MqttVersion::V5, qos: Qos::AtLeastOnce, in_flight: 100 };
-    assert_eq!((order.way, order.address.to_string().as_str()), (Way::MqttAs(dialect), MQTT_URL));
-    assert_eq!((order.devices.count(), order.devices.kind(), order.connections), (100, "lock", 16));
-    assert_eq!((order.reports_per_second, order.end.after), (USUAL_RATE, Some(USUAL_DURATION)));
-    let (registry, _) = order.registering.expect("devices are registered");
-    assert_eq!((registry.to_string().as_str(), order.payload), (HTTP_URL, PayloadFormat::Dated));
+    assert_eq!((plan.way, plan.address.to_string().as_str()), (Way::MqttAs(dialect), MQTT_URL));
+    assert_eq!((plan.devices.count(), plan.devices.kind(), plan.connections), (100, "lock", 16));
+    assert_eq!((plan.reports_per_second, plan.end.after), (USUAL_RATE, Some(USUAL_DURATION)));
+    let (registry, _) = plan.registering.expect("devices are registered");
+    assert_eq!((registry.to_string().as_str(), plan.payload), (HTTP_URL, PayloadFormat::Dated));
 }
 
 #[test]
 fn the_scheme_of_the_url_is_the_way_in_and_http_is_the_registry_too() {
-    let order = order("--url http://127.0.0.1:9000 --in-flight 5").expect("a right line");
-    assert_eq!(order.way, Way::Http { lines: 5 });
-    assert_eq!(order.registering.expect("registered").0.to_string(), "http://127.0.0.1:9000");
-    assert_eq!(self::order("--via amqp").expect("a right line").way, Way::Amqp { in_flight: 100 });
+    let plan = plan("--url http://127.0.0.1:9000 --in-flight 5").expect("a right line");
+    assert_eq!(plan.way, Way::Http { lines: 5 });
+    assert_eq!(plan.registering.expect("registered").0.to_string(), "http://127.0.0.1:9000");
+    assert_eq!(self::plan("--via amqp").expect("a right line").way, Way::Amqp { in_flight: 100 });
 }
 
 #[test]
 fn an_empty_token_is_none() {
-    let token = |line| order(line).expect("a right line").access.token;
+    let token = |line| plan(line).expect("a right line").access.token;
     assert_eq!((token("--via http --token="), token("--via http --token t").is_some()), (None, true));
 }
 
 #[test]
 fn an_interval_is_a_rate_and_reports_need_no_duration() {
-    let order = order("--devices 50 --interval 10s --reports 7 --no-register").expect("a right line");
-    assert_eq!(order.reports_per_second, 5.0);
-    assert_eq!(order.end, TimetableEnd { reports: Some(7), after: None });
-    assert!(order.registering.is_none());
-    let both = self::order("--reports 7 --duration 2s").expect("a right line");
+    let plan = plan("--devices 50 --interval 10s --reports 7 --no-register").expect("a right line");
+    assert_eq!(plan.reports_per_second, 5.0);
+    assert_eq!(plan.end, TimetableEnd { reports: Some(7), after: None });
+    assert!(plan.registering.is_none());
+    let both = self::plan("--reports 7 --duration 2s").expect("a right line");
     assert_eq!(both.end, TimetableEnd { reports: Some(7), after: Some(Duration::from_secs(2)) });
 }
 
 #[test]
 fn connections_are_no_more_than_devices() {
-    let connections = |line| order(line).expect("a right line").connections;
+    let connections = |line| plan(line).expect("a right line").connections;
     assert_eq!(connections("--devices 3 --connections 50"), 3);
     assert_eq!(connections("--devices 3000 --connection-per-device"), 3000);
     assert_eq!(connections("--devices 3000 --via http"), 8);
@@ -63,7 +63,7 @@ fn connections_are_no_more_than_devices() {
 fn behaviour_and_dialect_are_taken_over() {
     let line = "--seed 7 --change-probability 1 --silence-probability 0.25 --silence-for 5s --bad-payloads 0.5 \
                 --reconnects 0.125 --qos 2 --mqtt-version 3.1.1 --ids --login gate --password secret";
-    let order = order(line).expect("a right line");
+    let plan = plan(line).expect("a right line");
     let share = |share| Probability::new(share).expect("a share");
     let profile = TrafficProfile {
         seed: 7,
@@ -73,12 +73,12 @@ fn behaviour_and_dialect_are_taken_over() {
         flaw: share(0.5),
         cut: share(0.125),
     };
-    assert_eq!(order.profile, profile);
+    assert_eq!(plan.profile, profile);
     let dialect = MqttDialect { version: MqttVersion::V311, qos: Qos::ExactlyOnce, in_flight: 100 };
-    assert_eq!(order.way, Way::MqttAs(dialect));
-    assert!(matches!(order.payload, PayloadFormat::Identified { .. }));
-    assert_eq!(order.access.login.as_ref().map(|login| login.name.as_str()), Some("gate"));
-    assert!(!format!("{order:?}").contains("secret"));
+    assert_eq!(plan.way, Way::MqttAs(dialect));
+    assert!(matches!(plan.payload, PayloadFormat::Identified { .. }));
+    assert_eq!(plan.access.login.as_ref().map(|login| login.name.as_str()), Some("gate"));
+    assert!(!format!("{plan:?}").contains("secret"));
 }
 
 #[test]
@@ -106,15 +106,15 @@ fn what_does_not_go_together_is_refused() {
         "--take-commands --via http",
         "--take-commands --leave 0.6 --silent 0.5",
     ] {
-        assert!(order(line).is_err(), "{line}");
+        assert!(plan(line).is_err(), "{line}");
     }
 }
 
 #[test]
 fn devices_may_take_commands_of_others_and_have_places() {
-    let order = order("--take-commands --leave 0.25 --leave-for 1s --mute 0.5 --places --seed 7");
-    let order = order.expect("a right line");
-    let commands = order.commands.expect("devices take commands");
+    let plan = plan("--take-commands --leave 0.25 --leave-for 1s --mute 0.5 --places --seed 7");
+    let plan = plan.expect("a right line");
+    let commands = plan.commands.expect("devices take commands");
     let profile = ResponseProfile {
         leave: Probability::new(0.25).expect("a share"),
         leave_for: Duration::from_secs(1),
@@ -124,7 +124,7 @@ fn devices_may_take_commands_of_others_and_have_places() {
         ..ResponseProfile::default()
     };
     assert_eq!((commands.per_second, commands.profile), (None, profile));
-    let (_, registration) = order.registering.expect("registered");
+    let (_, registration) = plan.registering.expect("registered");
     assert_eq!(registration.places, Some(FleetPlaces::seeded(7)));
 }
 
@@ -146,14 +146,14 @@ fn the_examples_of_the_page_are_right_lines() {
     let examples: Vec<&str> = examples.map(|line| line.split('#').next().unwrap_or_default()).collect();
     assert!(examples.len() >= 4, "{examples:?}");
     for example in examples {
-        assert!(order(example).is_ok(), "fieldpost simulate{example}: {:?}", order(example));
+        assert!(plan(example).is_ok(), "fieldpost simulate{example}: {:?}", plan(example));
     }
 }
 
 #[test]
 fn commands_are_sent_over_http_and_answered_by_shares() {
     let line = "--commands-per-second 50 --refuse 0.25 --silent 0.5 --answer-after 20ms --seed 7 --http http://127.0.0.1:9000";
-    let commands = order(line).expect("a right line").commands.expect("commands are sent");
+    let commands = plan(line).expect("a right line").commands.expect("commands are sent");
     let http = commands.http.to_string();
     assert_eq!((commands.per_second, http.as_str()), (Some(50.0), "http://127.0.0.1:9000"));
     let profile = ResponseProfile {
@@ -166,13 +166,13 @@ fn commands_are_sent_over_http_and_answered_by_shares() {
         ..ResponseProfile::default()
     };
     assert_eq!(commands.profile, profile);
-    assert!(order("").expect("a right line").commands.is_none());
+    assert!(plan("").expect("a right line").commands.is_none());
     for (line, says) in [
         ("--commands-per-second 5 --via http", "for MQTT alone"),
         ("--commands-per-second 5 --refuse 0.6 --silent 0.6", "more than 1 together"),
         ("--refuse 0.5", "required arguments were not provided"),
     ] {
-        let told = order(line).expect_err(line);
+        let told = plan(line).expect_err(line);
         assert!(told.contains(says), "{told}");
     }
 }
