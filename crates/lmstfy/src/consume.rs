@@ -11,7 +11,7 @@ use net::metrics::Counted;
 use crate::LmstfyState;
 use crate::answer::LmstfyAnswer;
 use crate::job::Shown;
-use crate::limit::ThrottledCall;
+use crate::limit::CountedCall;
 use crate::query::Query;
 
 /// Most jobs of a call.
@@ -27,7 +27,7 @@ pub(crate) struct JobConsumer {
     queues: Vec<QueueName>,
     want: ConsumeTerms,
     /// What it takes of its token's limit.
-    taken: Option<ThrottledCall>,
+    taken: Option<CountedCall>,
 }
 
 impl JobConsumer {
@@ -36,7 +36,7 @@ impl JobConsumer {
     pub(crate) fn new(
         queues: Vec<QueueName>,
         query: Query<'_>,
-        taken: Option<ThrottledCall>,
+        taken: Option<CountedCall>,
     ) -> Result<Self, LmstfyAnswer> {
         let want = want(query)?;
         if queues.is_empty() {

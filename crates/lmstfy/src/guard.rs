@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::answer::LmstfyAnswer;
-use crate::limit::{Reached, ThrottledCall};
+use crate::limit::{CountedCall, Reached};
 use crate::query::Query;
 use crate::refusals::{Reason, RefusedCaller};
 use crate::route::CallTarget;
@@ -48,7 +48,7 @@ pub(crate) fn peer(parts: &Parts) -> Option<SocketAddr> {
 #[derive(Debug, Default)]
 pub(crate) struct GuardedCall {
     /// What it takes of a limit that was set over the admin API.
-    pub(crate) taken: Option<ThrottledCall>,
+    pub(crate) taken: Option<CountedCall>,
     /// What it takes of the limits of a token of the REST API.
     pub(crate) under_way: Option<OngoingRequest>,
     /// For whom its body counts; `None` for its address.

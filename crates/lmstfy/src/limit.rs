@@ -42,7 +42,7 @@ struct LimitInterval {
 
 /// A call that is under way. It counts when it has succeeded.
 #[derive(Debug)]
-pub(crate) struct ThrottledCall {
+pub(crate) struct CountedCall {
     throttle: Arc<Throttle>,
     action: Action,
     /// The end of the interval it was taken of.
@@ -68,7 +68,7 @@ impl Throttle {
         self: &Arc<Self>,
         action: Action,
         now: Timestamp,
-    ) -> Result<Option<ThrottledCall>, Reached> {
+    ) -> Result<Option<CountedCall>, Reached> {
         let (calls_max, window) = self.of(action);
         if calls_max <= 0 {
             return Ok(None);
@@ -82,7 +82,7 @@ impl Throttle {
             return Err(Reached);
         }
         window.calls += 1;
-        Ok(Some(ThrottledCall { throttle: Arc::clone(self), action, ends: window.ends, counts: false }))
+        Ok(Some(CountedCall { throttle: Arc::clone(self), action, ends: window.ends, counts: false }))
     }
 
     fn of(&self, action: Action) -> (i64, &Mutex<LimitInterval>) {
@@ -93,14 +93,14 @@ impl Throttle {
     }
 }
 
-impl ThrottledCall {
+impl CountedCall {
     /// It has succeeded.
     pub(crate) fn counts(mut self) {
         self.counts = true;
     }
 }
 
-impl Drop for ThrottledCall {
+impl Drop for CountedCall {
     fn drop(&mut self) {
         if self.counts {
             return;

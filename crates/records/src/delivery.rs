@@ -25,12 +25,12 @@ pub struct NotificationState {
     /// Notifications superseded or failed since the last one delivered.
     pub skipped: u32,
     /// The notification that waits for its attempt, its first or a later one.
-    pub pending: Option<WaitingDelivery>,
+    pub pending: Option<PendingDelivery>,
     /// The notification with an attempt under way.
     pub in_flight: Option<Flight>,
     /// The newest notification, if it has failed for good and nothing has been queued since. Its
     /// body is kept, under [`NotificationState::body_of_failed`].
-    pub failed: Option<WaitingDelivery>,
+    pub failed: Option<PendingDelivery>,
 }
 
 weighs!(NotificationState: |state| {
@@ -52,7 +52,7 @@ impl NotificationState {
 
 /// A notification that waits for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitingDelivery {
+pub struct PendingDelivery {
     /// The notification.
     pub delivery: EntityId,
     /// Attempts made so far. From the first on its body is fixed.

@@ -50,7 +50,7 @@ pub use copy::{CopyBegin, CopyDirection, LiveLane, PeerNode, StreamCopy};
 pub use counts::{CountedOf, CountsKey, HourlyCounts, Metric};
 pub use delivery::{
     ANSWER_BYTES_MAX, Attempt, AttemptDetail, AttemptError, AttemptTimings, Delivery, DeliveryKey,
-    DeliveryProgress, DeliveryStatus, Flight, NotificationState, WaitingDelivery,
+    DeliveryProgress, DeliveryStatus, Flight, NotificationState, PendingDelivery,
 };
 pub use device::{Connection, DeviceProfile, DeviceSlot, DeviceState, LastSeen, PaceOverride, Reading};
 pub use event::{Event, EventKey, EventKind};

@@ -9,9 +9,9 @@ use base::{
 use compact_str::CompactString;
 use records::{
     AliasKey, AnswerKey, Attempt, CountsKey, DeadReason, DeliveryKey, DeliveryStatus, DeviceSlot,
-    DeviceState, EventKind, Flight, GatheredReport, GroupKey, JobClock, JobId, PaceOverride, PickMinute,
-    PreviousSecret, QuarantineKey, QueueKey, RolloutEntry, RolloutStage, StoredElsewhere, StreamMove,
-    StreamOrigin, TokenDigest, TokenPicks, WaitingDelivery, WorkState,
+    DeviceState, EventKind, Flight, GatheredReport, GroupKey, JobClock, JobId, PaceOverride, PendingDelivery,
+    PickMinute, PreviousSecret, QuarantineKey, QueueKey, RolloutEntry, RolloutStage, StoredElsewhere,
+    StreamMove, StreamOrigin, TokenDigest, TokenPicks, WorkState,
 };
 
 use super::bytes::{ByteReader, put_bytes, put_i64, put_u64};
@@ -94,7 +94,7 @@ pub(super) use fields;
 fields! {
     DeliveryKey: at, number;
     QuarantineKey: at, number;
-    WaitingDelivery: delivery, attempts;
+    PendingDelivery: delivery, attempts;
     Flight: delivery, attempts, since, tells, skipped, value;
     PreviousSecret: secret, until;
     PaceOverride: in_flight, gap_ms;

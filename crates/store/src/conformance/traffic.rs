@@ -20,7 +20,7 @@ use records::{
     AliasKey, Attempt, AttemptDetail, AttemptError, Batch, Connection, Delivery, DeliveryKey,
     DeliveryProgress, DeliveryStatus, DeviceProfile, DeviceSlot, DeviceState, Event, EventKind, Flight,
     HeadState, JobHead, JobId, JobTerms, LeaseHolder, NotificationState, Op, PaceOverride, PartitionHead,
-    Process, QuarantineKey, QueueKey, Sign, SignReading, Starts, Successor, WaitingDelivery,
+    PendingDelivery, Process, QuarantineKey, QueueKey, Sign, SignReading, Starts, Successor,
 };
 
 /// What a partition's batches could be.
@@ -331,9 +331,9 @@ impl Traffic {
             untold: (0..self.below(4)).map(|_| self.event_kind()).collect(),
             previous: self.maybe(Self::value),
             skipped: self.below(300) as u32,
-            pending: self.maybe(|_| WaitingDelivery { delivery, attempts: 1 }),
+            pending: self.maybe(|_| PendingDelivery { delivery, attempts: 1 }),
             in_flight: self.maybe(flight),
-            failed: self.maybe(|_| WaitingDelivery { delivery, attempts: 10 }),
+            failed: self.maybe(|_| PendingDelivery { delivery, attempts: 10 }),
         })));
     }
 

@@ -9,7 +9,7 @@ use base::{EntityId, Incarnation, Timestamp, hash};
 use jobs::ReleaseOutcome;
 use records::{
     Attempt, AttemptDetail, AttemptError, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Flight,
-    Happening, JobPurpose, NotificationState, Op, Reservation, WaitingDelivery,
+    Happening, JobPurpose, NotificationState, Op, PendingDelivery, Reservation,
 };
 use store::StoreError;
 
@@ -188,12 +188,12 @@ impl DevicePartition {
     fn not_delivered(
         &mut self,
         (slot, client): (DeviceSlot, Incarnation),
-        waiting: WaitingDelivery,
+        waiting: PendingDelivery,
         released: &ReleaseOutcome,
         step: &mut DeviceStep<'_>,
     ) {
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
-        let WaitingDelivery { delivery, attempts } = waiting;
+        let PendingDelivery { delivery, attempts } = waiting;
         pair.in_flight.take_if(|flight| flight.delivery == delivery);
         let progress = match released {
             ReleaseOutcome::Waiting { until } | ReleaseOutcome::Recurs { next_run: until, .. } => {
@@ -299,8 +299,8 @@ impl DevicePartition {
 }
 
 /// What was in flight, as it waits for its next attempt.
-fn waiting_again(flight: &Flight) -> WaitingDelivery {
-    WaitingDelivery { delivery: flight.delivery, attempts: flight.attempts }
+fn waiting_again(flight: &Flight) -> PendingDelivery {
+    PendingDelivery { delivery: flight.delivery, attempts: flight.attempts }
 }
 
 /// Whether there is no attempt after this one.

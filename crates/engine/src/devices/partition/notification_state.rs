@@ -6,7 +6,7 @@
 
 use base::limits::NOTIFICATION_TYPES_MAX;
 use base::{Incarnation, Timestamp, Value};
-use records::{Connection, DeviceSlot, DeviceState, EventKind, Flight, NotificationState, WaitingDelivery};
+use records::{Connection, DeviceSlot, DeviceState, EventKind, Flight, NotificationState, PendingDelivery};
 
 /// The state of a device and client of which the client was told everything.
 pub(super) fn new(slot: DeviceSlot, client: Incarnation) -> NotificationState {
@@ -53,7 +53,7 @@ pub(super) fn start_attempt(
     pair: &mut NotificationState,
     now: Timestamp,
     value: Option<&Value>,
-) -> Option<WaitingDelivery> {
+) -> Option<PendingDelivery> {
     let waiting = pair.pending.take()?;
     pair.in_flight = Some(Flight {
         delivery: waiting.delivery,
@@ -98,8 +98,8 @@ mod tests {
         Value::number(f64::from(n))
     }
 
-    fn waiting(number: u32) -> Option<WaitingDelivery> {
-        Some(WaitingDelivery {
+    fn waiting(number: u32) -> Option<PendingDelivery> {
+        Some(PendingDelivery {
             delivery: EntityId { routing: 0, at: Timestamp(0), number, tag: 0 },
             attempts: 0,
         })

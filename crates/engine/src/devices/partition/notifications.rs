@@ -6,7 +6,7 @@ use base::{EntityId, Incarnation, hash};
 use jobs::{ConflictPolicy, NewJobHead, PublishOutcome};
 use records::{
     Delivery, DeliveryKey, DeliveryProgress, DeliveryStatus, DeviceSlot, Event, EventKind, Happening, JobId,
-    JobPurpose, JobTerms, Metric, NotificationState, Op, WaitingDelivery,
+    JobPurpose, JobTerms, Metric, NotificationState, Op, PendingDelivery,
 };
 use smallvec::SmallVec;
 use watch::Noticed;
@@ -96,14 +96,14 @@ impl DevicePartition {
         step.push(Op::PutDelivery(Box::new(delivery)));
         self.publish(slot, client, step);
         let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
-        let replaced = pair.pending.replace(WaitingDelivery { delivery: id, attempts: 0 });
+        let replaced = pair.pending.replace(PendingDelivery { delivery: id, attempts: 0 });
         let failed = pair.failed.take();
         if replaced.is_some() {
             pair.skipped = pair.skipped.saturating_add(1);
         }
         step.push(Op::PutNotificationState(Box::new(pair.clone())));
         drop(pair);
-        if let Some(WaitingDelivery { delivery, attempts }) = replaced {
+        if let Some(PendingDelivery { delivery, attempts }) = replaced {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Superseded, attempts), step);
         }
         if let Some(failed) = failed {

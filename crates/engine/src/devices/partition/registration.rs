@@ -7,7 +7,7 @@ use fleet::index::IndexChange;
 use fleet::{CheckedDevice, DevicePatch, Linked};
 use records::{
     DeliveryStatus, DeviceProfile, DeviceSlot, Flight, Happening, JobPurpose, NotificationState, Op,
-    WaitingDelivery,
+    PendingDelivery,
 };
 use store::StoreError;
 
@@ -150,7 +150,7 @@ impl DevicePartition {
             step.push(Op::DeleteJob(NotificationState::body_of_failed(failed.delivery)));
             self.is_no_longer_stale(slot, client, step);
         }
-        if let Some(WaitingDelivery { delivery, attempts }) = pair.pending {
+        if let Some(PendingDelivery { delivery, attempts }) = pair.pending {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts), step);
         }
         if let Some(left) = left {

@@ -103,7 +103,7 @@ fn told() -> Vec<Op> {
         untold: vec![EventKind::Changed],
         previous: None,
         skipped: 0,
-        pending: Some(records::WaitingDelivery { delivery: id(1), attempts: 1 }),
+        pending: Some(records::PendingDelivery { delivery: id(1), attempts: 1 }),
         in_flight: None,
         failed: None,
     };

@@ -18,7 +18,7 @@ fn failed() -> Vec<Op> {
         skipped: 1,
         pending: None,
         in_flight: None,
-        failed: Some(records::WaitingDelivery { delivery: id(1), attempts: 1 }),
+        failed: Some(records::PendingDelivery { delivery: id(1), attempts: 1 }),
     };
     vec![
         Op::DeleteJob(JOB),
