@@ -45,7 +45,7 @@ pub(super) struct KeyFollower {
     awaits: Awaits,
 }
 
-/// What a listener waits for at its key.
+/// What a follower waits for at its key.
 #[derive(Clone, Copy, Debug)]
 enum Awaits {
     WholeFeed,
@@ -56,14 +56,14 @@ enum Awaits {
     Rows(RegistryRows),
 }
 
-type Listeners = HashMap<FollowKey, Vec<KeyFollower>>;
+type FollowersByKey = HashMap<FollowKey, Vec<KeyFollower>>;
 
 /// All followers, by what they wait for.
 #[derive(Debug)]
 pub(super) struct FollowerIndex {
     /// Those of whole feeds and of the registry.
-    anywhere: RwLock<Listeners>,
-    by_partition: [RwLock<Listeners>; SHARDS],
+    anywhere: RwLock<FollowersByKey>,
+    by_partition: [RwLock<FollowersByKey>; SHARDS],
     /// The latest stamp that each feed was told of. Whoever follows a whole feed reads it here.
     stamps: [AtomicI64; FeedSet::BITS],
 }
@@ -83,18 +83,18 @@ impl FollowerIndex {
     pub(super) fn add(&self, thing: usize, watched: &WatchTarget, signal: &Arc<FollowerSignal>) {
         let awaits = Awaits::of(watched);
         for key in keys_of(watched) {
-            let mut listeners = write_locked(self.lock_of(key));
-            let listener = KeyFollower { signal: Arc::clone(signal), thing, awaits };
-            listeners.entry(key).or_default().push(listener);
+            let mut followers = write_locked(self.lock_of(key));
+            let follower = KeyFollower { signal: Arc::clone(signal), thing, awaits };
+            followers.entry(key).or_default().push(follower);
         }
     }
 
     /// The follower is not told of it any more.
     pub(super) fn remove(&self, watched: &WatchTarget, signal: &Arc<FollowerSignal>) {
         for key in keys_of(watched) {
-            let mut listeners = write_locked(self.lock_of(key));
-            if let Entry::Occupied(mut at) = listeners.entry(key) {
-                at.get_mut().retain(|listener| !Arc::ptr_eq(&listener.signal, signal));
+            let mut followers = write_locked(self.lock_of(key));
+            if let Entry::Occupied(mut at) = followers.entry(key) {
+                at.get_mut().retain(|follower| !Arc::ptr_eq(&follower.signal, signal));
                 if at.get().is_empty() {
                     at.remove();
                 }
@@ -107,7 +107,7 @@ impl FollowerIndex {
         for feed in update.feeds.each() {
             self.stamps[feed.bit()].fetch_max(update.stamp.0, Ordering::SeqCst);
         }
-        self.each_concerned(update, |listener, place| listener.tell(update, place));
+        self.each_concerned(update, |follower, place| follower.tell(update, place));
     }
 
     /// All whom the batch concerns; of a device, with its place.
@@ -119,7 +119,7 @@ impl FollowerIndex {
         {
             let anywhere = read(&self.anywhere);
             let keys = update.feeds.each().map(FollowKey::Feed);
-            keys.filter_map(|key| anywhere.get(&key)).flatten().for_each(|listener| each(listener, None));
+            keys.filter_map(|key| anywhere.get(&key)).flatten().for_each(|follower| each(follower, None));
         }
         let here = read(self.lock_of(FollowKey::Partition(update.partition)));
         if here.is_empty() {
@@ -127,7 +127,7 @@ impl FollowerIndex {
         }
         let mut at = |key: FollowKey, place: Option<DevicePlace>| {
             let concerned = here.get(&key).into_iter().flatten();
-            concerned.filter(|listener| listener.awaits.meets(update.feeds)).for_each(|to| each(to, place));
+            concerned.filter(|follower| follower.awaits.meets(update.feeds)).for_each(|to| each(to, place));
         };
         for slot in &update.slots {
             let place = (update.partition, *slot);
@@ -141,24 +141,24 @@ impl FollowerIndex {
     /// Tells those who watch queues of this partition.
     pub(super) fn tell_of_queues(&self, partition: PartitionId) {
         let key = FollowKey::Partition(partition);
-        for listener in read(self.lock_of(key)).get(&key).into_iter().flatten() {
-            listener.signal.tell(listener.thing);
+        for follower in read(self.lock_of(key)).get(&key).into_iter().flatten() {
+            follower.signal.tell(follower.thing);
         }
     }
 
     /// Tells those who watch rows of the registry that `has` them.
     pub(super) fn tell_of_rows(&self, has: impl Fn(RegistryRows) -> bool) {
-        for listener in read(&self.anywhere).get(&FollowKey::Registry).into_iter().flatten() {
-            if matches!(listener.awaits, Awaits::Rows(rows) if has(rows)) {
-                listener.signal.tell(listener.thing);
+        for follower in read(&self.anywhere).get(&FollowKey::Registry).into_iter().flatten() {
+            if matches!(follower.awaits, Awaits::Rows(rows) if has(rows)) {
+                follower.signal.tell(follower.thing);
             }
         }
     }
 
     /// Tells those who follow the whole of a feed whose items have no stamp.
     pub(super) fn tell_of_feed(&self, feed: FeedSet) {
-        for listener in read(&self.anywhere).get(&FollowKey::Feed(feed)).into_iter().flatten() {
-            listener.signal.tell(listener.thing);
+        for follower in read(&self.anywhere).get(&FollowKey::Feed(feed)).into_iter().flatten() {
+            follower.signal.tell(follower.thing);
         }
     }
 
@@ -169,7 +169,7 @@ impl FollowerIndex {
         }
         let anywhere = read(&self.anywhere);
         let followed = of.iter().filter_map(|of| anywhere.get(&FollowKey::Results(*of)));
-        followed.flatten().for_each(|listener| listener.signal.tell(listener.thing));
+        followed.flatten().for_each(|follower| follower.signal.tell(follower.thing));
     }
 
     /// The latest stamp that any of these feeds was told of.
@@ -178,7 +178,7 @@ impl FollowerIndex {
         Timestamp(stamps.max().unwrap_or(i64::MIN))
     }
 
-    fn lock_of(&self, key: FollowKey) -> &RwLock<Listeners> {
+    fn lock_of(&self, key: FollowKey) -> &RwLock<FollowersByKey> {
         match key {
             FollowKey::Feed(_) | FollowKey::Registry | FollowKey::Results(_) => &self.anywhere,
             FollowKey::Device((partition, _)) | FollowKey::Partition(partition) => {
@@ -244,6 +244,6 @@ fn keys_of(watched: &WatchTarget) -> Vec<FollowKey> {
     }
 }
 
-fn read(listeners: &RwLock<Listeners>) -> RwLockReadGuard<'_, Listeners> {
-    read_locked(listeners)
+fn read(followers: &RwLock<FollowersByKey>) -> RwLockReadGuard<'_, FollowersByKey> {
+    read_locked(followers)
 }

@@ -31,12 +31,12 @@ pub(super) struct Dropping {
     at_work: Option<AtWork>,
     /// The queues that come next, in order.
     next: VecDeque<QueueKey>,
-    asked: HashMap<QueueKey, DropCalls>,
+    asked: HashMap<QueueKey, WaitingDrops>,
 }
 
-/// Calls that wait for their turn.
+/// Calls for one queue that wait for their turn.
 #[derive(Debug)]
-struct DropCalls {
+struct WaitingDrops {
     moment: CallMoment,
     replies: Vec<Reply<u64>>,
 }
@@ -45,7 +45,7 @@ struct DropCalls {
 #[derive(Debug)]
 struct AtWork {
     queue: QueueKey,
-    asked: DropCalls,
+    asked: WaitingDrops,
     /// Nothing more is dropped from the front.
     front_done: bool,
     /// Jobs that were dropped.
@@ -82,7 +82,7 @@ impl Dropping {
         let Self { next, asked, .. } = self;
         let asked = asked.entry(queue).or_insert_with(|| {
             next.push_back(queue);
-            DropCalls { moment, replies: Vec::new() }
+            WaitingDrops { moment, replies: Vec::new() }
         });
         asked.moment = moment;
         if asked.replies.len() == asked.replies.capacity() {
