@@ -36,8 +36,8 @@ pub use effect::QueueEffect;
 pub use id::{ReservationToken, id_from_text, id_text};
 pub use input::{Dead, LockCaller, QueueCall, QueueInput};
 pub use job::{
-    Attributes, ConsumeTerms, Consumed, DueTime, JobChange, JobPayload, JobRef, JobRetry, JobState, JobView,
-    NewJob, PublishedJob, RecurrenceTerms,
+    Attributes, ConsumeTerms, Consumed, DueTime, JobChange, JobPayload, JobRef, JobRelease, JobState,
+    JobView, NewJob, PublishedJob, RecurrenceTerms,
 };
 pub use jobs::ConflictPolicy;
 pub use locks::{LockCall, LockWanted, Locks};

@@ -8,7 +8,7 @@ use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX};
 use base::{Clock, Problem};
 use compact_str::CompactString;
 use engine::Engine;
-use engine::queues::{ConsumeTerms, FollowedControl, HandOver, JobRetry, QueueCalls, QueueName};
+use engine::queues::{ConsumeTerms, FollowedControl, HandOver, JobRelease, QueueCalls, QueueName};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::answer_memory::AnswerMemory;
@@ -137,8 +137,8 @@ impl JobsService {
     ) -> Result<proto::ReleaseResponse, Problem> {
         caller.may(RequestedAction::Work { namespace: &request.namespace })?;
         let queue = QueueName::new(&request.namespace, &request.queue)?;
-        let retry = retry(request.delay.as_ref(), &request.error)?;
-        self.queues.release(&queue, asked::reservation_token(&request.reservation)?, retry).await?;
+        let release = job_release(request.delay.as_ref(), &request.error)?;
+        self.queues.release(&queue, asked::reservation_token(&request.reservation)?, release).await?;
         Ok(proto::ReleaseResponse {})
     }
 
@@ -176,9 +176,9 @@ impl JobsService {
 }
 
 /// How a job is given back; an empty error is none.
-pub(crate) fn retry(delay: Option<&prost_types::Duration>, error: &str) -> Result<JobRetry, Problem> {
+pub(crate) fn job_release(delay: Option<&prost_types::Duration>, error: &str) -> Result<JobRelease, Problem> {
     let delay = delay.map_or(Ok(Duration::ZERO), |delay| read_span("delay", delay))?;
-    Ok(JobRetry { delay, error: (!error.is_empty()).then(|| CompactString::new(error)) })
+    Ok(JobRelease { delay, error: (!error.is_empty()).then(|| CompactString::new(error)) })
 }
 
 /// Returns when the workers are told something else; never where there is no queue.

@@ -190,7 +190,7 @@ mod table;
 mod timers;
 
 pub use jobs::advance::{ExpiredJob, JobsProgress, Lapsed, Passed};
-pub use jobs::lease::{AckedJob, Charge, Leased, LoadOutcome, ReleaseOutcome, RetryTerms, Stale};
+pub use jobs::lease::{AckedJob, Charge, Leased, LoadOutcome, ReleaseOutcome, ReleaseTerms, Stale};
 pub use jobs::paging::ReadRequest;
 pub use jobs::publish::{ConflictPolicy, NewJobHead, PublishOutcome};
 pub use jobs::{JobCounts, Jobs, Numbers, RescheduleError};

@@ -9,7 +9,7 @@ use base::Problem;
 use base::answers::DroppableAnswer;
 use base::limits::{CONSUME_WAIT_MAX, JOBS_PER_CALL_MAX, TTR_DEFAULT};
 use compact_str::CompactString;
-use engine::queues::{ConsumeTerms, Consumed, HandOver, JobRetry, QueueName, ReservationToken};
+use engine::queues::{ConsumeTerms, Consumed, HandOver, JobRelease, QueueName, ReservationToken};
 use engine::records::{JobId, WorkerControl};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -209,12 +209,12 @@ async fn release(
     body: Text,
 ) -> Result<ApiAnswer, Refused> {
     let fields = ObjectFields::read(&body, &["reservation", "delay", "error"])?;
-    let retry = JobRetry {
+    let release = JobRelease {
         delay: fields.optional("delay", duration)?.unwrap_or_default(),
         error: fields.optional("error", string)?.map(CompactString::from),
     };
     let reservation = reservation_token(&fields, &queue, id)?;
-    api.queues().release(&queue, reservation, retry).await?;
+    api.queues().release(&queue, reservation, release).await?;
     Ok(ApiAnswer::nothing())
 }
 

@@ -14,7 +14,7 @@ use super::input::{Dead, InspectedJob, QueueCall};
 use super::partition::DeadView;
 use super::stats::QueueStats;
 use super::{
-    IdempotencyKey, JobChange, JobRef, JobRetry, JobState, JobView, NewJob, PublishedJob, QueueInput,
+    IdempotencyKey, JobChange, JobRef, JobRelease, JobState, JobView, NewJob, PublishedJob, QueueInput,
     QueueName, RecurrenceTerms, ReservationToken, body, id,
 };
 use crate::Engine;
@@ -154,9 +154,9 @@ impl QueueCalls {
         &self,
         queue: &QueueName,
         held: ReservationToken,
-        retry: JobRetry,
+        release: JobRelease,
     ) -> Result<(), Problem> {
-        let JobRetry { delay, error } = retry;
+        let JobRelease { delay, error } = release;
         let error = error.map(cut);
         self.partition(queue)
             .ask(|reply| QueueInput::Release { queue: queue.clone(), held, delay, error, reply })

@@ -211,9 +211,10 @@ pub struct JobChange {
     pub due: Option<DueTime>,
 }
 
-/// How a job is given back.
+/// What a consumer says when it gives a job back. What the attempt costs is not up to the consumer:
+/// that is in [`jobs::ReleaseTerms`].
 #[derive(Clone, Debug, Default)]
-pub struct JobRetry {
+pub struct JobRelease {
     /// It is available again after this.
     pub delay: Duration,
     /// What the consumer says of it; kept if it was the last try.

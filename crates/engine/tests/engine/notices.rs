@@ -9,7 +9,7 @@ use engine::notices::{
     Condition, Detail, NoticeDue, NoticeLease, NoticeSettings, PostOutcome, Signal, SignalTopic,
 };
 use engine::queries::DeviceFilter;
-use engine::queues::JobRetry;
+use engine::queues::JobRelease;
 use engine::{
     ClientPatch, Engine, EngineSettings, NewClient, NewDevice, OnlyIf, Page, Patch, Report, ReportContent,
 };
@@ -98,7 +98,7 @@ impl Rig {
             let (jobs, hand_over) = queues.consume(&[orders()], want(1)).await.expect("asked");
             hand_over.done();
             for job in jobs {
-                queues.release(&orders(), job.reservation, JobRetry::default()).await.expect("it holds");
+                queues.release(&orders(), job.reservation, JobRelease::default()).await.expect("it holds");
             }
         }
     }

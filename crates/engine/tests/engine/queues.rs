@@ -16,7 +16,7 @@ use std::time::Duration;
 use base::{Clock, Timestamp};
 use engine::queries::LOOKED_AT_MAX;
 use engine::queues::{
-    ConsumeTerms, Dead, DueTime, JobChange, JobRef, JobRetry, JobState, NewJob, QueueName, RecurrenceTerms,
+    ConsumeTerms, Dead, DueTime, JobChange, JobRef, JobRelease, JobState, NewJob, QueueName, RecurrenceTerms,
 };
 use engine::records;
 use records::{QueueOrder, QueueSettings};
@@ -45,8 +45,8 @@ async fn the_last_try_leaves_a_dead_letter_that_can_be_respawned() {
     let rig = Rig::start().await;
     let id = rig.publish(NewJob { alias: Some("a".into()), ..job("1") }).await;
     let (_, held, _) = rig.consume(1).await.remove(0);
-    let retry = JobRetry { error: Some("no paper".into()), ..JobRetry::default() };
-    rig.queues().release(&orders(), held, retry).await.expect("released");
+    let release = JobRelease { error: Some("no paper".into()), ..JobRelease::default() };
+    rig.queues().release(&orders(), held, release).await.expect("released");
     rig.publish(job("2")).await;
     rig.consume(1).await;
     rig.pass(10 * SECOND);
@@ -108,7 +108,7 @@ async fn a_recurring_job_comes_again_and_a_dead_run_does_not_end_it() {
     rig.pass(150 * SECOND);
     let (_, held, attempt) = rig.consume(1).await.remove(0);
     assert_eq!(attempt, 1);
-    rig.queues().release(&orders(), held, JobRetry::default()).await.expect("it holds");
+    rig.queues().release(&orders(), held, JobRelease::default()).await.expect("it holds");
     assert_eq!(rig.counts().await, [0, 1, 0, 1], "a dead letter, and a run for the one that was missed");
     let dead = rig.queues().dead(&orders(), None, 1).await.expect("asked");
     assert_ne!(dead[0].dead.id, id);
@@ -169,10 +169,10 @@ async fn settings_hold_and_survive() {
     assert_eq!(refused.expect_err("two at most").code, "queue_full");
     let (payload, held, _) = rig.consume(5).await.remove(0);
     assert_eq!(payload, "2", "the newest first, one at a time");
-    rig.queues().release(&orders(), held, JobRetry::default()).await.expect("it holds");
+    rig.queues().release(&orders(), held, JobRelease::default()).await.expect("it holds");
     let (payload, held, _) = rig.consume(5).await.remove(0);
     assert_eq!(payload, "1");
-    rig.queues().release(&orders(), held, JobRetry::default()).await.expect("it holds");
+    rig.queues().release(&orders(), held, JobRelease::default()).await.expect("it holds");
     let dead = rig.queues().dead(&orders(), None, 5).await.expect("asked");
     assert_eq!(dead.iter().map(|it| text(&it.payload)).collect::<Vec<_>>(), ["1"], "the oldest went");
     let wrong = QueueSettings { rate: Some(0.0), ..settings };

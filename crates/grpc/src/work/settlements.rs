@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::Problem;
 use base::limits::JOBS_PER_CALL_MAX;
-use engine::queues::{JobRetry, QueueCalls, ReservationToken};
+use engine::queues::{JobRelease, QueueCalls, ReservationToken};
 use futures_util::{StreamExt, stream};
 
 use super::opened::OpenedWork;
@@ -43,7 +43,7 @@ struct Single {
 #[derive(Debug)]
 enum What {
     Extend(Duration),
-    Release(JobRetry),
+    Release(JobRelease),
 }
 
 /// What came of it.
@@ -71,8 +71,8 @@ impl Settlements {
             self.gather_acks(acks, opened)?;
         }
         for Release { queue, reservation, delay, error } in releases {
-            let retry = jobs::retry(delay.as_ref(), &error).map(What::Release);
-            self.gather_single(opened.place(&queue)?, reservation, retry);
+            let release = jobs::job_release(delay.as_ref(), &error).map(What::Release);
+            self.gather_single(opened.place(&queue)?, reservation, release);
         }
         for Extension { queue, reservation, ttr } in extensions {
             let ttr = ttr.map_or(Ok(opened.ttr), |ttr| read_span("ttr", &ttr)).map(What::Extend);
@@ -172,7 +172,7 @@ impl Single {
         let queue = &opened.queues[queue];
         let asked = match what {
             What::Extend(ttr) => queues.extend(queue, token, ttr).await.map(drop),
-            What::Release(retry) => queues.release(queue, token, retry).await,
+            What::Release(release) => queues.release(queue, token, release).await,
         };
         (token, asked)
     }

@@ -46,9 +46,10 @@ pub struct AckedJob {
     pub next_run: Option<Timestamp>,
 }
 
-/// How a job is given back.
+/// On what terms a job is given back: when it is available again, and what the attempt costs. What
+/// a consumer says of the attempt is no part of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RetryTerms {
+pub struct ReleaseTerms {
     /// It is available again after this.
     pub delay: Duration,
     /// What the attempt costs.
@@ -66,7 +67,7 @@ pub enum Charge {
     Uncounted,
 }
 
-impl RetryTerms {
+impl ReleaseTerms {
     /// The attempt was made and came to nothing.
     #[must_use]
     pub fn counted(delay: Duration) -> Self {
@@ -252,11 +253,11 @@ impl Jobs {
     pub fn release(
         &mut self,
         reservation: Reservation,
-        retry: RetryTerms,
+        terms: ReleaseTerms,
         step: &mut JobsStep<'_>,
     ) -> Result<ReleaseOutcome, Stale> {
         let job = self.holding(reservation, step)?;
-        Ok(self.end_run(job, step.now.after(retry.delay), retry.charge, step))
+        Ok(self.end_run(job, step.now.after(terms.delay), terms.charge, step))
     }
 
     /// A lease did not reach its worker: it is as if it had not been made. The attempt was none,

@@ -1,7 +1,7 @@
 //! Aliases: rejected, kept, replaced; and successors.
 
 use base::Timestamp;
-use jobs::{AckedJob, NewJobHead, PublishOutcome, ReleaseOutcome, RescheduleError, RetryTerms, Stale};
+use jobs::{AckedJob, NewJobHead, PublishOutcome, ReleaseOutcome, ReleaseTerms, RescheduleError, Stale};
 use records::{AliasKey, LeaseHolder, QueueKey};
 
 use crate::rig::{ALIAS, QUEUE, Rig, aliased, id, job, ms};
@@ -32,7 +32,7 @@ fn an_alias_is_free_when_its_job_is_done_dead_or_cancelled() {
         },
         |rig| {
             let held = rig.take();
-            assert_eq!(rig.release(held, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
+            assert_eq!(rig.release(held, ReleaseTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
         },
         |rig| assert!(rig.cancel(id(1)).is_some()),
     ];
@@ -51,7 +51,7 @@ fn a_released_job_still_holds_its_alias() {
     let mut rig = Rig::new();
     rig.publish(aliased(1, Reject));
     let held = rig.take();
-    rig.release(held, RetryTerms::counted(ms(10))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(10))).expect("it holds");
     assert_eq!(rig.publish(aliased(2, Reject)), PublishOutcome::Conflict(id(1)));
 }
 
@@ -61,7 +61,7 @@ fn replacing_a_waiting_job_keeps_its_id_and_starts_it_anew() {
     rig.publish(NewJobHead { run_at: Timestamp(5), ..aliased(1, Replace) });
     rig.at(5);
     let held = rig.take();
-    rig.release(held, RetryTerms::counted(ms(1_000))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(1_000))).expect("it holds");
     rig.publish(NewJobHead { run_at: Timestamp(20), ..job(2) });
     let newer = NewJobHead { run_at: Timestamp(20), tries: 9, ..aliased(3, Replace) };
     assert_eq!(rig.publish(newer), PublishOutcome::Replaced { job: id(1), dropped: None });
@@ -106,10 +106,10 @@ fn the_newest_replacement_succeeds_a_reserved_job() {
 fn a_replaced_run_ends_as_superseded_in_whatever_way_it_fails() {
     let superseded = ReleaseOutcome::Superseded { successor: id(2) };
     for (tries, retry) in [
-        (3, RetryTerms::counted(ms(500))),
-        (1, RetryTerms::counted(ms(500))),
-        (3, RetryTerms::uncounted(ms(500))),
-        (3, RetryTerms::interrupted(ms(500))),
+        (3, ReleaseTerms::counted(ms(500))),
+        (1, ReleaseTerms::counted(ms(500))),
+        (3, ReleaseTerms::uncounted(ms(500))),
+        (3, ReleaseTerms::interrupted(ms(500))),
     ] {
         let mut rig = Rig::new();
         rig.publish(NewJobHead { tries, ..aliased(1, Replace) });
@@ -173,12 +173,12 @@ fn a_kept_successor_lets_retries_come_first() {
     let held = rig.take();
     rig.publish(aliased(2, Keep));
     assert_eq!(rig.publish(aliased(3, Keep)), PublishOutcome::Kept(id(2)));
-    rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(0))).expect("it holds");
     let retried = rig.take();
     assert_eq!(retried.job, id(1));
     assert_eq!(rig.publish(aliased(3, Keep)), PublishOutcome::Kept(id(2)));
     assert_eq!(rig.lease(), None);
-    assert_eq!(rig.release(retried, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
+    assert_eq!(rig.release(retried, ReleaseTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
     assert_eq!(rig.drain(), [id(2)]);
 }
 
@@ -189,7 +189,7 @@ fn keep_answers_a_job_that_waits_again_and_not_its_successor() {
         rig.publish(NewJobHead { tries: 3, ..aliased(1, Keep) });
         let held = rig.take();
         assert_eq!(rig.publish(aliased(2, Keep)), PublishOutcome::Succeeds { replaced: None });
-        rig.release(held, RetryTerms::counted(delay)).expect("it holds");
+        rig.release(held, ReleaseTerms::counted(delay)).expect("it holds");
         assert_eq!(rig.publish(aliased(3, Keep)), PublishOutcome::Kept(id(1)), "{delay:?}");
         assert_eq!(rig.publish(aliased(3, Reject)), PublishOutcome::Conflict(id(2)));
         assert_eq!((rig.jobs.get(id(3)), meant(&rig)), (None, Some(2)));
@@ -205,7 +205,7 @@ fn a_replacement_takes_the_place_of_a_kept_successor() {
     let held = rig.take();
     rig.publish(aliased(2, Keep));
     assert_eq!(rig.publish(aliased(3, Replace)), PublishOutcome::Succeeds { replaced: Some(id(2)) });
-    let released = rig.release(held, RetryTerms::counted(ms(0)));
+    let released = rig.release(held, ReleaseTerms::counted(ms(0)));
     assert_eq!(released, Ok(ReleaseOutcome::Superseded { successor: id(3) }));
 }
 
@@ -215,7 +215,7 @@ fn a_replacement_of_a_waiting_job_drops_its_kept_successor() {
     rig.publish(aliased(1, Keep));
     let held = rig.take();
     rig.publish(aliased(2, Keep));
-    rig.release(held, RetryTerms::counted(ms(500))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(500))).expect("it holds");
     let published = rig.publish(aliased(3, Replace));
     assert_eq!(published, PublishOutcome::Replaced { job: id(1), dropped: Some(id(2)) });
     assert!(rig.deleted.contains(&id(2)));

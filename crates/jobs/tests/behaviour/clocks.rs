@@ -1,7 +1,7 @@
 //! Jobs that are due by the wall clock, which may jump.
 
 use base::Timestamp;
-use jobs::{NewJobHead, RetryTerms};
+use jobs::{NewJobHead, ReleaseTerms};
 use records::{JobClock, JobTerms};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
@@ -49,7 +49,7 @@ fn from_its_first_lease_on_a_job_is_on_the_engine_clock() {
     rig.see_wall(1_000);
     rig.publish(by_wall(1, 1_000));
     let held = rig.take();
-    rig.release(held, RetryTerms::counted(ms(50))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(50))).expect("it holds");
     rig.see_wall(0);
     rig.at(49);
     assert_eq!(rig.lease(), None);
@@ -63,7 +63,7 @@ fn a_first_attempt_that_is_taken_back_waits_by_the_wall_clock_again() {
     rig.see_wall(1_000);
     rig.publish(by_wall(1, 1_000));
     let held = rig.take();
-    rig.release(held, RetryTerms::uncounted(ms(50))).expect("it holds");
+    rig.release(held, ReleaseTerms::uncounted(ms(50))).expect("it holds");
     assert_eq!(rig.jobs.get(id(1)).map(|head| head.visible_at), Some(Timestamp(1_050)));
     rig.see_wall(1_050);
     rig.at(50);

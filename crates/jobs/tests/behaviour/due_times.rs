@@ -5,7 +5,7 @@ use jobs::{JobCounts, JobsProgress, NewJobHead, PublishOutcome, RescheduleError}
 use records::QueueKey;
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
-use jobs::RetryTerms;
+use jobs::ReleaseTerms;
 
 const TEN_YEARS_MS: i64 = 10 * 365 * 86_400_000;
 
@@ -67,7 +67,7 @@ fn a_queue_is_named_when_it_gets_its_first_ready_job() {
     rig.publish(job(4));
     assert_eq!(rig.taken_wakes(), [QUEUE], "drained, and ready again");
     let reservation = rig.take();
-    rig.release(reservation, RetryTerms::counted(ms(0))).expect("it holds");
+    rig.release(reservation, ReleaseTerms::counted(ms(0))).expect("it holds");
     assert_eq!(rig.taken_wakes(), [QUEUE], "given back to an empty queue");
 }
 
@@ -107,7 +107,7 @@ fn a_retry_called_forward_keeps_the_time_the_job_was_first_due() {
     rig.publish(job_at(1, 10));
     rig.at(10);
     let held = rig.take();
-    rig.release(held, RetryTerms::counted(ms(1_000))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(1_000))).expect("it holds");
     rig.at(20);
     rig.taken_wakes();
     assert_eq!(rig.reschedule(id(1), 20), Ok(()));

@@ -1,7 +1,7 @@
 //! Jobs that are worth making until a time only.
 
 use base::Timestamp;
-use jobs::{ConflictPolicy, NewJobHead, PublishOutcome, ReleaseOutcome, RetryTerms};
+use jobs::{ConflictPolicy, NewJobHead, PublishOutcome, ReleaseOutcome, ReleaseTerms};
 use records::{JobTerms, LeaseHolder, Recurrence, RecurrenceRule};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, ms};
@@ -40,7 +40,7 @@ fn nobody_is_given_what_has_expired_though_time_was_not_moved_on_yet() {
 fn a_run_may_outlast_its_time_but_is_not_repeated() {
     let ends: [fn(&mut Rig, records::Reservation); 3] = [
         |rig, held| assert!(rig.ack(held).is_ok()),
-        |rig, held| assert_eq!(rig.release(held, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Expired)),
+        |rig, held| assert_eq!(rig.release(held, ReleaseTerms::counted(ms(0))), Ok(ReleaseOutcome::Expired)),
         |rig, _| drop(rig.at(30)),
     ];
     for end in ends {
@@ -70,7 +70,7 @@ fn a_job_given_back_waits_until_it_expires() {
     let mut rig = Rig::new();
     rig.publish(expiring(1, 50));
     let held = rig.take();
-    rig.release(held, RetryTerms::counted(ms(100))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(100))).expect("it holds");
     rig.at(50);
     assert_eq!(rig.expired, [(id(1), None)]);
 }
@@ -81,7 +81,7 @@ fn a_successor_starts_when_its_predecessor_expires() {
     rig.publish(NewJobHead { terms: expiring(1, 50).terms, ..aliased(1, ConflictPolicy::Keep) });
     let held = rig.take();
     rig.publish(aliased(2, ConflictPolicy::Keep));
-    rig.release(held, RetryTerms::counted(ms(500))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(500))).expect("it holds");
     rig.at(50);
     assert_eq!((rig.expired.split_off(0), rig.take().job), (vec![(id(1), None)], id(2)));
 }

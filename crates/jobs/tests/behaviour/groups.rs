@@ -1,7 +1,7 @@
 //! Jobs of a group: one at a time, in the order of when they were first due.
 
 use base::Timestamp;
-use jobs::{ConflictPolicy, NewJobHead, RetryTerms};
+use jobs::{ConflictPolicy, NewJobHead, ReleaseTerms};
 use records::{GroupKey, JobTerms, LeaseHolder, Process};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, ms};
@@ -59,7 +59,7 @@ fn a_started_job_that_waits_for_its_retry_blocks_its_group() {
     rig.publish(grouped(1, 0));
     rig.publish(grouped(2, 0));
     let held = rig.take();
-    rig.release(held, RetryTerms::counted(ms(50))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(50))).expect("it holds");
     rig.at(49);
     assert_eq!(rig.lease(), None);
     rig.at(50);
@@ -72,7 +72,7 @@ fn a_first_attempt_that_is_taken_back_does_not_block() {
     rig.publish(grouped(1, 0));
     rig.publish(grouped(2, 0));
     let held = rig.take();
-    rig.release(held, RetryTerms::uncounted(ms(50))).expect("it holds");
+    rig.release(held, ReleaseTerms::uncounted(ms(50))).expect("it holds");
     assert_eq!(rig.take().job, id(2), "the first is not due and was never started");
 }
 
@@ -85,7 +85,7 @@ fn done_dead_expired_and_cancelled_free_the_group() {
         },
         |rig| {
             let held = rig.take();
-            rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
+            rig.release(held, ReleaseTerms::counted(ms(0))).expect("it holds");
         },
         |rig| drop(rig.at(10)),
         |rig| assert!(rig.cancel(id(1)).is_some()),
@@ -118,7 +118,7 @@ fn a_replacement_starts_anew_and_may_change_groups() {
     let mut rig = Rig::new();
     rig.publish(NewJobHead { terms: grouped(1, 0).terms, ..aliased(1, ConflictPolicy::Replace) });
     let held = rig.take();
-    rig.release(held, RetryTerms::counted(ms(500))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(500))).expect("it holds");
     rig.publish(grouped(2, 0));
     assert_eq!(rig.lease(), None);
     rig.publish(aliased(3, ConflictPolicy::Replace));

@@ -1,7 +1,7 @@
 //! Leases: one at a time, fenced, extended, lapsed; and what an attempt costs.
 
 use base::Timestamp;
-use jobs::{AckedJob, Lapsed, ReleaseOutcome, RetryTerms, Stale};
+use jobs::{AckedJob, Lapsed, ReleaseOutcome, ReleaseTerms, Stale};
 use records::{LeaseHolder, Process, Reservation};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
@@ -24,13 +24,13 @@ fn a_stale_reservation_changes_nothing() {
     let mut rig = Rig::new();
     rig.publish(job(1));
     let old = rig.take();
-    rig.release(old, RetryTerms::counted(ms(0))).expect("it holds");
+    rig.release(old, ReleaseTerms::counted(ms(0))).expect("it holds");
     let new = rig.take();
     let before = rig.stored.clone();
     let unknown = Reservation { job: id(9), lease: new.lease };
     for stale in [old, unknown, Reservation { lease: new.lease + 1, ..new }] {
         assert_eq!(rig.ack(stale), Err(Stale));
-        assert_eq!(rig.release(stale, RetryTerms::counted(ms(0))), Err(Stale));
+        assert_eq!(rig.release(stale, ReleaseTerms::counted(ms(0))), Err(Stale));
         assert_eq!(rig.extend(stale, ms(1)), Err(Stale));
         assert_eq!(rig.jobs.held(rig.now, stale), None);
     }
@@ -82,7 +82,7 @@ fn a_released_job_comes_back_after_its_delay() {
     rig.publish(job(1));
     let held = rig.take();
     let until = Timestamp(30);
-    assert_eq!(rig.release(held, RetryTerms::counted(ms(30))), Ok(ReleaseOutcome::Waiting { until }));
+    assert_eq!(rig.release(held, ReleaseTerms::counted(ms(30))), Ok(ReleaseOutcome::Waiting { until }));
     rig.at(29);
     assert_eq!(rig.lease(), None);
     rig.at(30);
@@ -96,7 +96,7 @@ fn the_last_try_makes_a_job_dead() {
     for attempt in 1..=3 {
         let leased = rig.lease().expect("it has tries left");
         assert_eq!(leased.attempt, attempt);
-        let released = rig.release(leased.reservation, RetryTerms::counted(ms(0)));
+        let released = rig.release(leased.reservation, ReleaseTerms::counted(ms(0)));
         let expect =
             if attempt < 3 { ReleaseOutcome::Waiting { until: rig.now } } else { ReleaseOutcome::Dead };
         assert_eq!(released, Ok(expect));
@@ -109,10 +109,10 @@ fn what_an_attempt_costs_is_for_the_caller_to_say() {
     // (how the attempt ends, tries, what becomes of the job, the number of the attempt that
     // follows)
     let cases = [
-        (RetryTerms::counted(ms(0)), 2, true, Some(2)),
-        (RetryTerms::counted(ms(0)), 1, false, None),
-        (RetryTerms::interrupted(ms(0)), 1, true, Some(2)),
-        (RetryTerms::uncounted(ms(0)), 1, true, Some(1)),
+        (ReleaseTerms::counted(ms(0)), 2, true, Some(2)),
+        (ReleaseTerms::counted(ms(0)), 1, false, None),
+        (ReleaseTerms::interrupted(ms(0)), 1, true, Some(2)),
+        (ReleaseTerms::uncounted(ms(0)), 1, true, Some(1)),
     ];
     for (retry, tries, waits, next) in cases {
         let mut rig = Rig::new();
@@ -129,10 +129,10 @@ fn an_attempt_that_makes_up_for_an_interrupted_one_is_the_last() {
     let mut rig = Rig::new();
     rig.publish(jobs::NewJobHead { tries: 1, ..job(1) });
     let held = rig.take();
-    rig.release(held, RetryTerms::interrupted(ms(0))).expect("it holds");
+    rig.release(held, ReleaseTerms::interrupted(ms(0))).expect("it holds");
     let leased = rig.lease().expect("it is repeated");
     assert_eq!((leased.attempt, leased.tries), (2, 1));
-    assert_eq!(rig.release(leased.reservation, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
+    assert_eq!(rig.release(leased.reservation, ReleaseTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_lease_that_reached_nobody_leaves_the_job_at_its_place() {
     let again = rig.lease().expect("it is ready");
     assert_eq!((again.reservation.job, again.attempt), (id(1), 1));
     // A retry keeps the place of that retry.
-    rig.release(again.reservation, RetryTerms::counted(ms(0))).expect("it holds");
+    rig.release(again.reservation, ReleaseTerms::counted(ms(0))).expect("it holds");
     let lost = [rig.take(), rig.take(), rig.take()];
     assert_eq!(lost.map(|held| held.job), [id(2), id(3), id(1)]);
     for held in lost {

@@ -1,7 +1,7 @@
 //! Jobs that are in the store only, until they are needed.
 
 use base::Timestamp;
-use jobs::{NewJobHead, QueueRules, ReadRequest, RetryTerms};
+use jobs::{NewJobHead, QueueRules, ReadRequest, ReleaseTerms};
 use records::{GroupKey, JobClock, JobId, JobTerms, Parking, Process, QueueKey, QueueOrder};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
@@ -105,7 +105,7 @@ fn a_retry_waits_behind_what_is_parked_before_it() {
     rig.evict();
     let held = rig.take();
     rig.at(10);
-    rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
+    rig.release(held, ReleaseTerms::counted(ms(0))).expect("it holds");
     assert_eq!((rig.jobs.ready(QUEUE), rig.lease()), (0, None), "it was not parked, but others come first");
     assert_eq!(drained(&mut rig), [id(2), id(3), id(1)]);
 }

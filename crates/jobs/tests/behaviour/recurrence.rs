@@ -1,7 +1,7 @@
 //! Jobs that come again.
 
 use base::Timestamp;
-use jobs::{AckedJob, ConflictPolicy, NewJobHead, PublishOutcome, ReleaseOutcome, RetryTerms};
+use jobs::{AckedJob, ConflictPolicy, NewJobHead, PublishOutcome, ReleaseOutcome, ReleaseTerms};
 use records::{JobClock, JobTerms, Recurrence, RecurrenceRule};
 
 use crate::rig::{ALIAS, QUEUE, Rig, aliased, id, job, ms};
@@ -67,11 +67,11 @@ fn a_run_that_dies_is_told_and_the_schedule_goes_on() {
     rig.publish(NewJobHead { tries: 1, ..every(1, 100, Some(2)) });
     let held = rig.take();
     let recurs = ReleaseOutcome::Recurs { died: true, next_run: Timestamp(100) };
-    assert_eq!(rig.release(held, RetryTerms::counted(ms(0))), Ok(recurs));
+    assert_eq!(rig.release(held, ReleaseTerms::counted(ms(0))), Ok(recurs));
     assert!(rig.dead.is_empty(), "what died is for the caller to keep, the job lives");
     rig.at(100);
     let held = rig.take();
-    assert_eq!(rig.release(held, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
+    assert_eq!(rig.release(held, ReleaseTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
     assert!(rig.dead.contains(&id(1)), "its last run leaves the job itself, with its body");
 }
 
@@ -81,7 +81,7 @@ fn each_run_has_its_own_tries() {
     rig.publish(NewJobHead { tries: 2, ..every(1, 100, None) });
     for _ in 0..2 {
         let held = rig.take();
-        let released = rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
+        let released = rig.release(held, ReleaseTerms::counted(ms(0))).expect("it holds");
         assert!(matches!(released, ReleaseOutcome::Waiting { .. }), "{released:?}");
         let held = rig.take();
         rig.ack(held).expect("it holds");

@@ -1,7 +1,7 @@
 //! What is stored comes back: waiting jobs and leases outside as they were, our own leases cut off.
 
 use base::Timestamp;
-use jobs::{AckedJob, ConflictPolicy, LoadOutcome, NewJobHead, ReleaseOutcome, RetryTerms, Stale};
+use jobs::{AckedJob, ConflictPolicy, LoadOutcome, NewJobHead, ReleaseOutcome, ReleaseTerms, Stale};
 use records::{LeaseHolder, Process};
 
 use crate::rig::{LONG, QUEUE, Rig, aliased, id, job, job_at, ms};
@@ -46,7 +46,7 @@ fn our_own_lease_is_cut_and_counts_but_not_as_the_last() {
     assert_eq!(rig.ack(held), Err(Stale));
     let leased = rig.lease().expect("it is back at once");
     assert_eq!(leased.attempt, 2);
-    assert_eq!(rig.release(leased.reservation, RetryTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
+    assert_eq!(rig.release(leased.reservation, ReleaseTerms::counted(ms(0))), Ok(ReleaseOutcome::Dead));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn what_a_successor_waits_for_survives() {
         let held = rig.take();
         rig.publish(NewJobHead { tries: 9, ..aliased(2, on_conflict) });
         rig.restart(NEXT);
-        let released = rig.release(held, RetryTerms::counted(ms(0))).expect("it holds");
+        let released = rig.release(held, ReleaseTerms::counted(ms(0))).expect("it holds");
         let superseded = matches!(released, ReleaseOutcome::Superseded { .. });
         assert_eq!(superseded, on_conflict == ConflictPolicy::Replace);
         assert_eq!(rig.jobs.get(id(2)).expect("it is known").tries, 9);

@@ -9,7 +9,7 @@ use jobs::{
     AckedJob, Calendar, ConflictPolicy, Horizon, Jobs, JobsProgress, JobsStep, Lapsed, Leased, LoadOutcome,
     NewJobHead, Numbers, Passed, PublishOutcome, QueueRules, ReadRequest,
 };
-use jobs::{ReleaseOutcome, RescheduleError, RetryTerms, Stale};
+use jobs::{ReleaseOutcome, ReleaseTerms, RescheduleError, Stale};
 use records::{
     AliasKey, Batch, JobClock, JobHead, JobId, JobTerms, LeaseHolder, Op, ParkedJob, Parking, Process,
     QueueKey, Reservation,
@@ -112,9 +112,9 @@ impl Rig {
     pub(crate) fn release(
         &mut self,
         reservation: Reservation,
-        retry: RetryTerms,
+        terms: ReleaseTerms,
     ) -> Result<ReleaseOutcome, Stale> {
-        self.call(|jobs, step| jobs.release(reservation, retry, step))
+        self.call(|jobs, step| jobs.release(reservation, terms, step))
     }
 
     pub(crate) fn give_back(&mut self, reservation: Reservation) -> Result<ReleaseOutcome, Stale> {

@@ -1,7 +1,7 @@
 //! What a queue allows: its order, a pause, how many at a time, how many a second.
 
 use base::Timestamp;
-use jobs::{NewJobHead, QueueRules, RetryTerms};
+use jobs::{NewJobHead, QueueRules, ReleaseTerms};
 use records::{GroupKey, JobClock, JobId, JobTerms, QueueOrder};
 
 use crate::rig::{QUEUE, Rig, id, job, job_at, ms};
@@ -58,7 +58,7 @@ fn no_more_are_reserved_at_a_time_than_allowed_and_an_end_names_the_queue() {
     assert_eq!((rig.lease(), rig.taken_wakes()), (None, vec![QUEUE]));
     rig.ack(first).expect("it holds");
     assert_eq!((rig.taken_wakes(), rig.take().job, rig.lease()), (vec![QUEUE], id(3), None));
-    rig.release(second, RetryTerms::counted(ms(100))).expect("it holds");
+    rig.release(second, ReleaseTerms::counted(ms(100))).expect("it holds");
     assert_eq!((rig.taken_wakes(), rig.take().job, rig.lease()), (vec![QUEUE], id(4), None));
     rig.rule(QueueRules { concurrency: Some(3), ..QueueRules::default() });
     assert_eq!((rig.taken_wakes(), rig.take().job), (vec![QUEUE], id(5)));

@@ -9,7 +9,7 @@ use jobs::{
     AckedJob, Charge, ConflictPolicy, ExpiredJob, JobsProgress, Lapsed, Leased, LoadOutcome, NewJobHead,
     Passed, PublishOutcome,
 };
-use jobs::{Calendar, ReleaseOutcome, RescheduleError, RetryTerms, Stale};
+use jobs::{Calendar, ReleaseOutcome, ReleaseTerms, RescheduleError, Stale};
 use records::{
     AliasKey, JobClock, JobId, JobTerms, LeaseHolder, Process, QueueKey, QueueOrder, Recurrence,
     RecurrenceRule, Reservation,
@@ -191,10 +191,10 @@ impl Naive {
     pub(crate) fn release(
         &mut self,
         reservation: Reservation,
-        retry: RetryTerms,
+        terms: ReleaseTerms,
     ) -> Result<ReleaseOutcome, Stale> {
         let place = self.held(reservation)?;
-        Ok(self.end_run(place, self.now.after(retry.delay), retry.charge))
+        Ok(self.end_run(place, self.now.after(terms.delay), terms.charge))
     }
 
     pub(crate) fn give_back(&mut self, reservation: Reservation) -> Result<ReleaseOutcome, Stale> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::{PartitionId, Timestamp};
 use jobs::{
     Jobs, JobsProgress, JobsStep, NewJobHead, Numbers, Passed, PublishOutcome, QueueRules, ReadRequest,
-    RetryTerms,
+    ReleaseTerms,
 };
 use records::{
     AliasKey, Batch, GroupKey, HeadState, JobHead, JobId, JobTerms, LeaseHolder, Process, QueueKey,
@@ -111,10 +111,10 @@ impl World {
                 assert_eq!(acked, self.model.ack(held));
             }
             Operation::Release { picked, delay, charge } => {
-                let retry = RetryTerms { delay: self.scaled(delay), charge };
+                let terms = ReleaseTerms { delay: self.scaled(delay), charge };
                 let held = self.picked_reservation(picked);
-                let released = self.call(|jobs, step| jobs.release(held, retry, step));
-                assert_eq!(released, self.model.release(held, retry));
+                let released = self.call(|jobs, step| jobs.release(held, terms, step));
+                assert_eq!(released, self.model.release(held, terms));
             }
             Operation::GiveBack { picked } => {
                 let held = self.picked_reservation(picked);

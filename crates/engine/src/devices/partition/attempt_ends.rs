@@ -70,13 +70,13 @@ impl DevicePartition {
             // The client is disabled before this arrives; the notification waits until it is
             // enabled again.
             AttemptOutcome::Status { code: 410, .. } => {
-                return self.failed(&tried, jobs::RetryTerms::uncounted(Duration::ZERO), step);
+                return self.failed(&tried, jobs::ReleaseTerms::uncounted(Duration::ZERO), step);
             }
             AttemptOutcome::Status { code: 429 | 503, retry_after } => retry_after,
             AttemptOutcome::Status { .. } | AttemptOutcome::Error(_) | AttemptOutcome::Withheld => None,
         };
-        let retry = self.retry(&tried, patience);
-        self.failed(&tried, retry, step)
+        let terms = self.retry(&tried, patience);
+        self.failed(&tried, terms, step)
     }
 
     fn put_attempt(
@@ -101,7 +101,7 @@ impl DevicePartition {
             self.cancelled_attempt_ended(&tried, step);
             return Ok(());
         }
-        self.failed(&tried, jobs::RetryTerms::uncounted(Duration::ZERO), step)
+        self.failed(&tried, jobs::ReleaseTerms::uncounted(Duration::ZERO), step)
     }
 
     /// What a reservation stands for, if it still does.
@@ -114,10 +114,10 @@ impl DevicePartition {
         Some(Tried { slot, client, reservation, flight })
     }
 
-    fn retry(&self, tried: &Tried, patience: Option<Duration>) -> jobs::RetryTerms {
+    fn retry(&self, tried: &Tried, patience: Option<Duration>) -> jobs::ReleaseTerms {
         let counted = self.jobs.get(tried.reservation.job).map_or(1, |head| head.attempt);
         let chance = hash::derived(tried.flight.delivery.tag, &counted.to_le_bytes());
-        jobs::RetryTerms::counted(delay_after(&self.settings.retry, counted, patience, chance))
+        jobs::ReleaseTerms::counted(delay_after(&self.settings.retry, counted, patience, chance))
     }
 
     fn delivered(&mut self, tried: Tried, step: &mut DeviceStep<'_>) {
@@ -169,11 +169,11 @@ impl DevicePartition {
     fn failed(
         &mut self,
         tried: &Tried,
-        retry: jobs::RetryTerms,
+        terms: jobs::ReleaseTerms,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
         let job = tried.reservation.job;
-        let released = self.jobs.release(tried.reservation, retry, &mut step.jobs());
+        let released = self.jobs.release(tried.reservation, terms, &mut step.jobs());
         let Ok(released) = released else { return Ok(()) };
         if is_for_good(&released)
             && let Some(body) = self.stored_body(job, step)?

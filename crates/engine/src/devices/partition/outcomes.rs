@@ -202,8 +202,8 @@ impl DevicePartition {
                 let purpose = head.and_then(|head| JobPurpose::of(head.queue, head.alias));
                 let chance = chance_of(reservation.job, counted);
                 let delay = delay_after(&self.settings.retry, counted, patience, chance);
-                let retry = jobs::RetryTerms::counted(delay);
-                let released = self.jobs.release(reservation, retry, &mut step.jobs());
+                let terms = jobs::ReleaseTerms::counted(delay);
+                let released = self.jobs.release(reservation, terms, &mut step.jobs());
                 if matches!(released, Ok(ReleaseOutcome::Dead))
                     && let Some(JobPurpose::Outcome { lane, key, .. }) = purpose
                 {

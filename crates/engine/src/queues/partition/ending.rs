@@ -118,8 +118,8 @@ impl QueuePartition {
         step: &mut QueueStep<'_>,
     ) -> Result<(), InputFailure> {
         let (reservation, head) = self.holding(self.key_of(queue), held, step.now).ok_or_else(stale)?;
-        let retry = jobs::RetryTerms::counted(delay);
-        let released = self.with_calendars(step, |jobs, step| jobs.release(reservation, retry, step))?;
+        let terms = jobs::ReleaseTerms::counted(delay);
+        let released = self.with_calendars(step, |jobs, step| jobs.release(reservation, terms, step))?;
         let released = released.map_err(|jobs::Stale| stale())?;
         step.own.counted.released += 1;
         self.run_ended(&EndedRun::from(&head), &released, DeadReason::Released, error, step)?;

@@ -40,7 +40,10 @@ async fn what_waits_what_is_reserved_and_what_is_dead_stays() {
     assert_eq!(rig.counts().await, [1, 0, 1, 1]);
     let stats = rig.queues().stats(&orders()).await.expect("asked");
     assert_eq!(stats.settings, settings);
-    rig.queues().release(&orders(), held, engine::queues::JobRetry::default()).await.expect("it still holds");
+    rig.queues()
+        .release(&orders(), held, engine::queues::JobRelease::default())
+        .await
+        .expect("it still holds");
     rig.pass(5 * SECOND);
     assert_eq!(rig.payloads(10).await, ["\"later\"", "\"reserved\""]);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base::locks::locked;
 use base::{Clock, Lineage, Timestamp};
-use engine::queues::{ConsumeTerms, DueTime, JobPayload, JobRetry, NewJob, QueueCalls, QueueName};
+use engine::queues::{ConsumeTerms, DueTime, JobPayload, JobRelease, NewJob, QueueCalls, QueueName};
 use engine::{Engine, EngineSettings, records};
 use prometheus_client::registry::Registry;
 use store::MemoryStore;
@@ -88,7 +88,7 @@ impl Rig {
         let jobs = (0..count).map(|n| job(&n.to_string())).collect();
         self.queues().publish(&orders(), jobs, None).await.expect("published");
         for (_, held, _) in self.consume(count).await {
-            self.queues().release(&orders(), held, JobRetry::default()).await.expect("it holds");
+            self.queues().release(&orders(), held, JobRelease::default()).await.expect("it holds");
         }
     }
 
