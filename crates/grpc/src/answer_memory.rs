@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prost::Message;
 use tonic::Response;
 
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::page_answer::PageMemory;
 
 /// An answer up to this needs no memory of the budget, in bytes.
@@ -25,7 +25,7 @@ pub(crate) struct AnswerMemory {
 }
 
 impl AnswerMemory {
-    pub(crate) fn new(memory: &MemoryBudget, metrics: &CallMetrics) -> Self {
+    pub(crate) fn new(memory: &MemoryBudget, metrics: &GrpcMetrics) -> Self {
         Self { memory: memory.part(Purpose::Answers), held: metrics.answer_held_bytes.clone() }
     }
 
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_can_be_asked_for_again_is_refused_without_memory_and_what_was_carried_out_is_told() {
-        let metrics = CallMetrics::default();
+        let metrics = GrpcMetrics::default();
         let memory = AnswerMemory::new(&MemoryBudget::default(), &metrics);
         let own = SenderKey::Token("a".into());
         let is_counted =

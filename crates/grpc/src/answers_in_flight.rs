@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
     use crate::answer_memory::AnswerMemory;
-    use crate::metrics::CallMetrics;
+    use crate::metrics::GrpcMetrics;
     use crate::sent_ahead::SentAhead;
     use crate::store_reads::StoreReads;
 
@@ -192,8 +192,8 @@ mod tests {
     }
 
     /// A stream of jobs.
-    fn jobs() -> (AnswersInFlight, AnswerMemory, CallMetrics) {
-        let metrics = CallMetrics::default();
+    fn jobs() -> (AnswersInFlight, AnswerMemory, GrpcMetrics) {
+        let metrics = GrpcMetrics::default();
         let memory = AnswerMemory::new(&MemoryBudget::default(), &metrics);
         let of_stream = memory.clone();
         (AnswersInFlight::new(move || of_stream.is_scarce(&SenderKey::Unknown)), memory, metrics)
@@ -287,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn a_page_that_is_not_taken_is_in_the_way_of_those_who_wait_for_its_memory() {
         pause();
-        let reads = StoreReads::new(&MemoryBudget::default(), &CallMetrics::default());
+        let reads = StoreReads::new(&MemoryBudget::default(), &GrpcMetrics::default());
         let (own, of_stream) = (SenderKey::Token("a".into()), reads.clone());
         let sender = own.clone();
         let pages = AnswersInFlight::new(move || of_stream.is_memory_wanted(&sender));

@@ -19,7 +19,7 @@ use tonic::body::Body as Answer;
 use tonic::{Code, Status};
 
 use crate::changes::{self, ChangedObject};
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::page_answer::{PageMemory, SendingPage};
 use crate::receiving::Sends;
 use crate::status::{CODE, coded, status};
@@ -149,7 +149,7 @@ impl Method {
 /// A call under way. Dropped before it ended, it counts as cancelled.
 pub(crate) struct OngoingCall {
     method: Method,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
     began: Instant,
     ended: bool,
     peer: SocketAddr,
@@ -167,7 +167,7 @@ pub(crate) struct WatchPlace {
 }
 
 impl OngoingCall {
-    pub(crate) fn begins(method: Method, peer: SocketAddr, metrics: &CallMetrics) -> Self {
+    pub(crate) fn begins(method: Method, peer: SocketAddr, metrics: &GrpcMetrics) -> Self {
         Self {
             method,
             metrics: metrics.clone(),

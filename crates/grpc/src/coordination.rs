@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::{caller_and_message, caller_sender_and_message, peer};
 use crate::changes::into_change;
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::proto::{self, coordination_server};
 use crate::receiving::{CallMessages, give_back};
 use crate::sent_ahead::SentAhead;
@@ -47,7 +47,7 @@ pub(crate) struct CoordinationService {
     /// For messages of pipelines whose calls have not all begun.
     memory: MemoryPart,
     stop: StopSignal,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 }
 
 impl CoordinationService {
@@ -55,7 +55,7 @@ impl CoordinationService {
         engine: &Engine,
         (reads, memory): (StoreReads, &MemoryBudget),
         stop: StopSignal,
-        metrics: &CallMetrics,
+        metrics: &GrpcMetrics,
     ) -> Self {
         Self {
             calls: CoordinationCalls::new(engine),

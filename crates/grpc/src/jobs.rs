@@ -15,7 +15,7 @@ use crate::answer_memory::AnswerMemory;
 use crate::callers::{caller_and_message, caller_sender_and_message};
 use crate::calls::SharedHandOver;
 use crate::coordination::control_shown;
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::proto::{self, cancel_request, get_request, jobs_server};
 use crate::receiving::{CallMessages, give_back};
 use crate::status::{into_response, status};
@@ -29,7 +29,7 @@ pub(crate) struct JobsService {
     clock: Arc<dyn Clock>,
     answers: AnswerMemory,
     stop: StopSignal,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 }
 
 impl JobsService {
@@ -37,7 +37,7 @@ impl JobsService {
         engine: &Engine,
         answers: AnswerMemory,
         stop: StopSignal,
-        metrics: &CallMetrics,
+        metrics: &GrpcMetrics,
     ) -> Self {
         let (queues, clock) = (engine.queues(), Arc::clone(engine.clock()));
         Self { queues, clock, answers, stop, metrics: metrics.clone() }

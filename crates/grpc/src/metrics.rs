@@ -11,14 +11,14 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tonic::Code;
 
-use crate::refusal_log::CallRefusalLog;
+use crate::refusal_log::GrpcRefusalLog;
 
 /// Upper ends of the buckets, in seconds; those of the HTTP API.
 const BUCKETS: [f64; 12] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
 /// Calls, streams and what they carry.
 #[derive(Clone, Debug)]
-pub(crate) struct CallMetrics {
+pub(crate) struct GrpcMetrics {
     calls: Family<CallEndLabels, Counter>,
     duration: Family<MethodLabels, Histogram>,
     pub(crate) work_streams: Gauge,
@@ -38,7 +38,7 @@ pub(crate) struct CallMetrics {
     pub(crate) page_held_bytes: Gauge,
     pub(crate) answer_held_bytes: Gauge,
     pub(crate) slow_readers: Counter,
-    pub(crate) refusals: CallRefusalLog,
+    pub(crate) refusals: GrpcRefusalLog,
     reports: Family<ReportResultLabels, Counter>,
 }
 
@@ -58,7 +58,7 @@ struct ReportResultLabels {
     result: &'static str,
 }
 
-impl Default for CallMetrics {
+impl Default for GrpcMetrics {
     fn default() -> Self {
         Self {
             calls: Family::default(),
@@ -78,13 +78,13 @@ impl Default for CallMetrics {
             page_held_bytes: Gauge::default(),
             answer_held_bytes: Gauge::default(),
             slow_readers: Counter::default(),
-            refusals: CallRefusalLog::default(),
+            refusals: GrpcRefusalLog::default(),
             reports: Family::default(),
         }
     }
 }
 
-impl CallMetrics {
+impl GrpcMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let help = "Calls that ended, by method and status code";
         registry.register("fieldpost_grpc_calls", help, self.calls.clone());

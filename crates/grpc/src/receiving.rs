@@ -29,7 +29,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Timeout, timeout};
 use tonic::Status;
 
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::status::status;
 
 pub(crate) use call_memory::{give_back, until_answered};
@@ -54,16 +54,16 @@ const HEAD_BYTES: usize = 5;
 
 /// The memory that messages may have.
 #[derive(Clone, Debug)]
-pub(crate) struct MessagePlaces {
+pub(crate) struct MessageMemory {
     memory: MemoryPart,
     begun_bytes: Arc<AtomicUsize>,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 }
 
 /// The memory that messages of one connection may have.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionPlaces {
-    server: MessagePlaces,
+    server: MessageMemory,
     own: Share,
 }
 
@@ -76,8 +76,8 @@ pub(crate) enum Sends {
     Stream,
 }
 
-impl MessagePlaces {
-    pub(crate) fn new(memory: &MemoryBudget, metrics: &CallMetrics) -> Self {
+impl MessageMemory {
+    pub(crate) fn new(memory: &MemoryBudget, metrics: &GrpcMetrics) -> Self {
         let memory = memory.part(Purpose::Messages);
         Self { memory, begun_bytes: Arc::default(), metrics: metrics.clone() }
     }

@@ -9,16 +9,16 @@ use base::{LogLimit, Problem, address};
 use engine::Rejection;
 use tracing::{info, warn};
 
-/// Writes them, some a minute for each address. Cheap to clone.
+/// Logs refusals of calls and reports, a few a minute for each address and code. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CallRefusalLog {
+pub(crate) struct GrpcRefusalLog {
     /// By address and code.
     calls: Arc<LogLimit<(IpAddr, Box<str>)>>,
     /// By address and code.
     reports: Arc<LogLimit<(IpAddr, &'static str)>>,
 }
 
-impl CallRefusalLog {
+impl GrpcRefusalLog {
     /// A call that its caller may not make; `login` is the name of the token, if it is known.
     pub(crate) fn of_call(&self, method: &'static str, code: &str, login: &str, peer: SocketAddr) {
         if let Some(left_out) = self.calls.take((address::sender(peer.ip()), code.into()), Instant::now()) {

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::callers::{caller_sender_and_message, peer};
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::proto::send_response::Rejection;
 use crate::proto::{self, SendRequest, SendResponse, reports_server};
 use crate::receiving::CallMessages;
@@ -39,7 +39,7 @@ pub(crate) struct Reports {
     memory: MemoryPart,
     read: ReadReport,
     stop: StopSignal,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 }
 
 impl Reports {
@@ -48,7 +48,7 @@ impl Reports {
         memory: &MemoryBudget,
         read: ReadReport,
         stop: StopSignal,
-        metrics: &CallMetrics,
+        metrics: &GrpcMetrics,
     ) -> Self {
         // Silence over gRPC is counted like that over HTTP: both are there as long as the server
         // is.
@@ -94,7 +94,7 @@ struct Sending {
     intake: Intake,
     read: ReadReport,
     stop: StopSignal,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
     sent: BatchesInFlight<SendRequest, Result<SliceOutcome, NotAccepting>>,
     /// No more batches are taken; this is how the stream ends.
     over: Option<Result<(), Status>>,

@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status};
 use crate::callers::{caller, caller_and_message, caller_sender_and_message, peer};
 use crate::changes::into_change;
 use crate::commands::{check_receiver, secret_of};
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::proto::{self, rollouts_server};
 use crate::status::{into_response, status};
 use crate::stopping::StopSignal;
@@ -38,11 +38,11 @@ pub(crate) struct RolloutsService {
     reads: StoreReads,
     stop: StopSignal,
     watches: Arc<SharedPool>,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 }
 
 impl RolloutsService {
-    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: StopSignal, metrics: &CallMetrics) -> Self {
+    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: StopSignal, metrics: &GrpcMetrics) -> Self {
         let watches = Arc::new(SharedPool::new(WATCHES_MAX, WATCHES_OF_SENDER_MAX));
         Self { engine: engine.clone(), reads, stop, watches, metrics: metrics.clone() }
     }

@@ -36,7 +36,7 @@ use crate::commands::CommandsService;
 use crate::coordination::CoordinationService;
 use crate::health::HealthService;
 use crate::jobs::JobsService;
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::page_answer::CallTasks;
 use crate::proto::commands_server::CommandsServer;
 use crate::proto::coordination_server::CoordinationServer;
@@ -45,7 +45,7 @@ use crate::proto::reports_server::ReportsServer;
 use crate::proto::rollouts_server::RolloutsServer;
 use crate::proto::streams_server::StreamsServer;
 use crate::proto::tasks_server::TasksServer;
-use crate::receiving::{ConnectionPlaces, MessagePlaces, until_answered};
+use crate::receiving::{ConnectionPlaces, MessageMemory, until_answered};
 use crate::reports::{ReadReport, Reports};
 use crate::rollouts::RolloutsService;
 use crate::status::status;
@@ -100,11 +100,11 @@ pub struct Grpc {
     streams: StreamsServer<StreamsService>,
     coordination: CoordinationServer<CoordinationService>,
     health: HealthServer<HealthService>,
-    places: MessagePlaces,
+    message_memory: MessageMemory,
     wide_windows: Arc<SharedPool>,
     checks: Arc<SharedPool>,
     watches: Arc<Watches>,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
     stop: StopSignal,
 }
 
@@ -143,7 +143,7 @@ impl Grpc {
         read_report: ReadReport,
         stop: watch::Receiver<bool>,
     ) -> Self {
-        let (metrics, stop) = (CallMetrics::default(), StopSignal::new(stop));
+        let (metrics, stop) = (GrpcMetrics::default(), StopSignal::new(stop));
         let reads = StoreReads::new(memory, &metrics);
         let jobs = JobsService::new(engine, reads.answers().clone(), stop.clone(), &metrics);
         let reports = Reports::new(engine, memory, read_report, stop.clone(), &metrics);
@@ -166,7 +166,7 @@ impl Grpc {
                 .max_decoding_message_size(crate::coordination::MESSAGE_BYTES_MAX),
             health: HealthServer::new(HealthService::new(engine, stop.clone()))
                 .max_decoding_message_size(HEALTH_MESSAGE_BYTES_MAX),
-            places: MessagePlaces::new(memory, &metrics),
+            message_memory: MessageMemory::new(memory, &metrics),
             wide_windows: Arc::new(SharedPool::new(WIDE_WINDOWS_MAX, WIDE_WINDOWS_OF_SENDER_MAX)),
             checks: Arc::new(SharedPool::new(CHECKS_MAX, CHECKS_OF_SENDER_MAX)),
             watches: Arc::default(),
@@ -316,7 +316,7 @@ impl Protocol for Grpc {
         http.max_send_buf_size(SEND_BYTES_MAX);
         let of_connection = ConnectionContext {
             peer,
-            places: self.places.of_connection(),
+            places: self.message_memory.of_connection(),
             checks: Arc::new(Semaphore::new(CHECKS_OF_CONNECTION_MAX)),
             watches: Arc::new(Semaphore::new(WATCHES_OF_CONNECTION_MAX)),
             pooled,

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tonic::Response;
 
 use crate::answer_memory::{AnswerMemory, SMALL_ANSWER_BYTES};
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::page_answer::PageMemory;
 use crate::receiving::give_back;
 
@@ -42,7 +42,7 @@ pub(crate) struct StoreReads {
 }
 
 impl StoreReads {
-    pub(crate) fn new(memory: &MemoryBudget, metrics: &CallMetrics) -> Self {
+    pub(crate) fn new(memory: &MemoryBudget, metrics: &GrpcMetrics) -> Self {
         Self {
             places: Arc::new(SharedPool::new(READS_RUNNING_MAX + READS_WAITING_MAX, READS_SHARE)),
             turns: Arc::new(Semaphore::new(READS_RUNNING_MAX)),
@@ -201,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_caller_leaves_places_for_others_and_a_patient_one_waits_for_its_own() {
-        let reads = StoreReads::new(&MemoryBudget::default(), &CallMetrics::default());
+        let reads = StoreReads::new(&MemoryBudget::default(), &GrpcMetrics::default());
         let (own, other) = (token("a"), token("b"));
         let held: Vec<_> = (0..READS_SHARE).map(|_| reads.enter(&own).expect("of its share")).collect();
         let refused = reads.run(&own, || Ok(())).await;
@@ -215,7 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_has_memory_of_its_callers_share_until_it_is_sent() {
-        let reads = StoreReads::new(&MemoryBudget::default(), &CallMetrics::default());
+        let reads = StoreReads::new(&MemoryBudget::default(), &GrpcMetrics::default());
         let own = token("a");
         let page = || Ok(crate::proto::ListRolloutsResponse::default());
         let before = reads.memory.free_bytes();

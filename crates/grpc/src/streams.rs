@@ -21,7 +21,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::answers_in_flight::AnswersInFlight;
 use crate::callers::{caller, caller_sender_and_message};
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::proto::{self, streams_server};
 use crate::receiving::{CallMessages, give_back};
 use crate::sent_ahead::SentAhead;
@@ -43,7 +43,7 @@ pub(crate) struct StreamsService {
     readers: Arc<SharedPool>,
     /// Memory for messages that are not durable yet.
     appends: MemoryPart,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 }
 
 impl StreamsService {
@@ -51,7 +51,7 @@ impl StreamsService {
         engine: &Engine,
         (reads, memory): (StoreReads, &MemoryBudget),
         stop: StopSignal,
-        metrics: &CallMetrics,
+        metrics: &GrpcMetrics,
     ) -> Self {
         let readers = Arc::new(SharedPool::new(READERS_MAX, READERS_OF_SENDER_MAX));
         let (streams, appends) = (engine.streams(), memory.part(Purpose::Lines));

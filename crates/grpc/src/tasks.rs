@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use crate::callers::caller_sender_and_message;
 use crate::changes::into_change;
 use crate::commands::{check_receiver, secret_of};
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::proto::{self, tasks_server};
 use crate::stopping::StopSignal;
 use crate::store_reads::StoreReads;
@@ -35,11 +35,11 @@ pub(crate) struct TasksService {
     reads: StoreReads,
     stop: StopSignal,
     runs: Arc<SharedPool>,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 }
 
 impl TasksService {
-    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: StopSignal, metrics: &CallMetrics) -> Self {
+    pub(crate) fn new(engine: &Engine, reads: StoreReads, stop: StopSignal, metrics: &GrpcMetrics) -> Self {
         let runs = Arc::new(SharedPool::new(RUNS_MAX, RUNS_OF_SENDER_MAX));
         Self { engine: engine.clone(), reads, stop, runs, metrics: metrics.clone() }
     }

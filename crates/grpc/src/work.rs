@@ -24,7 +24,7 @@ use tonic::{Response, Status};
 
 use crate::answer_memory::AnswerMemory;
 use crate::answers_in_flight::AnswersInFlight;
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::proto::{WorkRequest, WorkResponse};
 use crate::receiving::CallMessages;
 use crate::stopping::StopSignal;
@@ -51,7 +51,7 @@ struct WorkAnswer {
 pub(crate) struct Answers {
     made: mpsc::Receiver<Result<WorkAnswer, Status>>,
     in_flight: AnswersInFlight,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 }
 
 /// Begins a stream.
@@ -61,7 +61,7 @@ pub(crate) fn begin(
     (memory, sender): (AnswerMemory, SenderKey),
     requests: CallMessages<WorkRequest>,
     stop: StopSignal,
-    metrics: &CallMetrics,
+    metrics: &GrpcMetrics,
 ) -> Answers {
     let (answers, made) = mpsc::channel(ANSWERS_AHEAD);
     let counted = Counted::new(&metrics.work_streams);

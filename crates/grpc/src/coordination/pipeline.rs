@@ -25,7 +25,7 @@ use tokio::task::consume_budget;
 use tonic::Status;
 
 use super::calls::CoordinationCalls;
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::proto::pipelined_answer::Answer;
 use crate::proto::pipelined_call::Request;
 use crate::proto::{CallRefusal, PipelineRequest, PipelineResponse, PipelinedAnswer, PipelinedCall};
@@ -56,7 +56,7 @@ struct PipelineCaller {
     calls: CoordinationCalls,
     admitted: Admitted,
     peer: SocketAddr,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 }
 
 /// A pipeline: a stream of answers, those together that are there together.
@@ -89,7 +89,7 @@ impl Pipeline {
         memory: SentAhead,
         requests: CallMessages<PipelineRequest>,
         mut stop: StopSignal,
-        (place, metrics): (Taken, &CallMetrics),
+        (place, metrics): (Taken, &GrpcMetrics),
     ) -> Self {
         let calls_max = admitted.calls_in_flight_max().map_or(CALLS_MAX, |most| most.min(CALLS_MAX));
         Self {

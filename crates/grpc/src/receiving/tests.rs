@@ -53,11 +53,11 @@ const LARGE_MAX: usize = PART_BYTES / LARGE;
 const LARGE_OF_SENDER_MAX: usize = SENDER_BYTES / LARGE;
 const LARGE_OF_CONNECTION_MAX: usize = CONNECTION_BYTES / LARGE;
 
-fn places() -> MessagePlaces {
-    MessagePlaces::new(&MemoryBudget::default(), &CallMetrics::default())
+fn places() -> MessageMemory {
+    MessageMemory::new(&MemoryBudget::default(), &GrpcMetrics::default())
 }
 
-impl MessagePlaces {
+impl MessageMemory {
     /// How much of the budget messages have, in bytes.
     fn held(&self) -> usize {
         PART_BYTES - self.memory.free_bytes()

@@ -23,7 +23,7 @@ use super::opened::OpenedWork;
 use super::settlements::{SettlementResult, Settlements};
 use crate::answer_memory::SMALL_ANSWER_BYTES;
 use crate::coordination::control_shown;
-use crate::metrics::CallMetrics;
+use crate::metrics::GrpcMetrics;
 use crate::proto::work_response::Refusal;
 use crate::proto::{Job, QueueControl, WorkRequest, WorkResponse};
 use crate::receiving::CallMessages;
@@ -61,7 +61,7 @@ pub(super) async fn drive(
     mut requests: CallMessages<WorkRequest>,
     answers: mpsc::Sender<Result<WorkAnswer, Status>>,
     mut stop: StopSignal,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 ) {
     let first = tokio::select! {
         first = requests.message() => first,
@@ -91,7 +91,7 @@ fn open(
     caller: &Admitted,
     memory: JobMemory,
     mut first: WorkRequest,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
 ) -> Result<Work, Problem> {
     let open = first.open.take();
     let open =
@@ -130,7 +130,7 @@ struct Work {
     /// What the workers of the first queue are to do.
     control: Option<FollowedControl>,
     queues: QueueCalls,
-    metrics: CallMetrics,
+    metrics: GrpcMetrics,
     /// Jobs that may be sent yet.
     credits: u32,
     /// How many of them questions under way may use up.
