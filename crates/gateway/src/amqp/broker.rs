@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::attendance::Look;
 use super::ending::{AmqpEnding, is_not_found};
-use super::settlement::{MessageVerdict, Settlement};
+use super::settlement::{AmqpSettlement, Settlement};
 use super::{AmqpSource, AmqpUrl};
 
 /// What RabbitMQ's own pages show us as.
@@ -93,10 +93,10 @@ impl Broker {
     pub(super) async fn settle(self, settlement: Settlement) -> lapin::Result<()> {
         let multiple = true;
         match settlement.verdict {
-            MessageVerdict::Acknowledge => {
+            AmqpSettlement::Acknowledge => {
                 self.channel.basic_ack(settlement.up_to, BasicAckOptions { multiple }).await
             }
-            MessageVerdict::Reject => {
+            AmqpSettlement::Reject => {
                 let options = BasicNackOptions { multiple, requeue: false };
                 self.channel.basic_nack(settlement.up_to, options).await
             }

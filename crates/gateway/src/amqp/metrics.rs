@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::settlement::{MessageVerdict, Settlement};
+use super::settlement::{AmqpSettlement, Settlement};
 use crate::metrics::ReportMetrics;
 
 #[derive(Debug)]
@@ -61,8 +61,8 @@ impl AmqpMetrics {
     pub(super) fn settle(&self, settlement: Settlement) {
         self.unacknowledged.dec_by(settlement.messages as i64);
         match settlement.verdict {
-            MessageVerdict::Acknowledge => self.acknowledged.inc_by(settlement.messages),
-            MessageVerdict::Reject => self.rejected.inc_by(settlement.messages),
+            AmqpSettlement::Acknowledge => self.acknowledged.inc_by(settlement.messages),
+            AmqpSettlement::Reject => self.rejected.inc_by(settlement.messages),
         };
     }
 

@@ -11,7 +11,7 @@ pub(super) type Tag = u64;
 
 /// What becomes of a message at RabbitMQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MessageVerdict {
+pub(super) enum AmqpSettlement {
     /// Its report is durable.
     Acknowledge,
     /// It was refused and is in the quarantine: a dead-letter exchange may have it too.
@@ -21,7 +21,7 @@ pub(super) enum MessageVerdict {
 /// One frame to RabbitMQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settlement {
-    pub(super) verdict: MessageVerdict,
+    pub(super) verdict: AmqpSettlement,
     /// The newest message that it is about; it is about all before it as well.
     pub(super) up_to: Tag,
     /// How many messages that is.
@@ -40,13 +40,13 @@ impl Unsent {
         for (place, tag) in (0..).zip(tags) {
             let is_rejected = rejected.next_if_eq(&place).is_some();
             self.add_one(
-                if is_rejected { MessageVerdict::Reject } else { MessageVerdict::Acknowledge },
+                if is_rejected { AmqpSettlement::Reject } else { AmqpSettlement::Acknowledge },
                 *tag,
             );
         }
     }
 
-    fn add_one(&mut self, verdict: MessageVerdict, tag: Tag) {
+    fn add_one(&mut self, verdict: AmqpSettlement, tag: Tag) {
         match self.0.back_mut() {
             Some(last) if last.verdict == verdict => {
                 debug_assert!(last.up_to < tag, "tags come in order");
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn told(unsent: &mut Unsent) -> Vec<(char, Tag, u64)> {
-        let letter = |verdict| if verdict == MessageVerdict::Acknowledge { 'a' } else { 'r' };
+        let letter = |verdict| if verdict == AmqpSettlement::Acknowledge { 'a' } else { 'r' };
         std::iter::from_fn(|| unsent.next()).map(|s| (letter(s.verdict), s.up_to, s.messages)).collect()
     }
 
@@ -104,7 +104,7 @@ mod tests {
             let (mut next_tag, mut expect, mut settled) = (1, Vec::<bool>::new(), Vec::new());
             let mut play = |unsent: &mut Unsent| while let Some(run) = unsent.next() {
                 let before = settled.len();
-                settled.resize(run.up_to as usize, run.verdict == MessageVerdict::Reject);
+                settled.resize(run.up_to as usize, run.verdict == AmqpSettlement::Reject);
                 assert_eq!((settled.len() - before) as u64, run.messages);
             };
             for (number, slice) in slices.iter().enumerate() {

@@ -19,7 +19,7 @@ use super::connect::{self, Hello};
 use super::keep_alive::KeepAlive;
 use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, MqttLimits};
 use super::protocol::{ConnectionId, MqttProtocol};
-use super::reply::ConnectTerms;
+use super::reply::ConnackProperties;
 use super::rights::Rights;
 use super::session::MqttSession;
 use super::sessions::{Entered, SessionSlot};
@@ -100,8 +100,8 @@ pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
         note_full_login(&hello, &principal, (shared, peer), "its oldest ends");
     }
     let mut out = BytesMut::new();
-    let terms = agree(&mut hello, state.is_some(), &shared.limits);
-    if hello.client.accept(&terms, &shared.limits, &mut out).is_err() {
+    let connack = agree(&mut hello, state.is_some(), &shared.limits);
+    if hello.client.accept(&connack, &shared.limits, &mut out).is_err() {
         return Err("connack_too_large");
     }
     if state.is_some() {
@@ -175,26 +175,26 @@ fn let_in(hello: &Hello, shared: &MqttShared, peer: Option<SocketAddr>) -> Resul
 
 /// Brings what the client asks for within our limits. What cannot be told to a client of 3.1.1
 /// stays as it asked.
-fn agree(hello: &mut Hello, session_present: bool, limits: &MqttLimits) -> ConnectTerms {
-    let mut terms = ConnectTerms { session_present, ..ConnectTerms::default() };
+fn agree(hello: &mut Hello, session_present: bool, limits: &MqttLimits) -> ConnackProperties {
+    let mut connack = ConnackProperties { session_present, ..ConnackProperties::default() };
     if hello.id_is_assigned {
-        terms.assigned_id = Some(hello.client_id.clone());
+        connack.assigned_id = Some(hello.client_id.clone());
     }
     let expiry_secs_max = u32::try_from(limits.session_expiry_max.as_secs()).unwrap_or(u32::MAX);
     if hello.session_expiry_secs > expiry_secs_max {
         hello.session_expiry_secs = expiry_secs_max;
-        terms.session_expiry_secs = Some(expiry_secs_max);
+        connack.session_expiry_secs = Some(expiry_secs_max);
     }
     let keep_alive_max = limits.keep_alive_max.get();
     let asks_too_much = hello.keep_alive == 0 || hello.keep_alive > keep_alive_max;
     if hello.client.version == ProtocolVersion::V5 && asks_too_much {
         hello.keep_alive = keep_alive_max;
-        terms.keep_alive = Some(keep_alive_max);
+        connack.keep_alive = Some(keep_alive_max);
     }
     if hello.client.version == ProtocolVersion::V311 && hello.keep_alive == 0 {
         hello.keep_alive = KEEP_ALIVE_OF_NONE_SECS;
     }
-    terms
+    connack
 }
 
 type Received = Result<(Hello, Vec<u8>), connect::Refusal>;
@@ -289,8 +289,8 @@ mod tests {
             (ProtocolVersion::V5, 60, 60, None),
         ] {
             let mut hello = hello(version, asked);
-            let terms = agree(&mut hello, false, &limits);
-            assert_eq!((hello.keep_alive, terms.keep_alive), (kept, told), "{version:?}, {asked} s");
+            let connack = agree(&mut hello, false, &limits);
+            assert_eq!((hello.keep_alive, connack.keep_alive), (kept, told), "{version:?}, {asked} s");
         }
     }
 }

@@ -88,13 +88,13 @@ pub(super) struct ConnectionId {
 }
 
 /// Why a packet is not used.
-enum StopReason {
+enum UnusedPacket {
     Ends(MqttEnding),
     /// The labels of these devices have to be known first.
     Asks(Vec<DeviceId>),
 }
 
-impl<E: Into<MqttEnding>> From<E> for StopReason {
+impl<E: Into<MqttEnding>> From<E> for UnusedPacket {
     fn from(ending: E) -> Self {
         Self::Ends(ending.into())
     }
@@ -262,8 +262,8 @@ impl MqttProtocol {
             };
             match self.use_packet(packet, &mut arrivals, (rules, answers.as_slice())) {
                 Ok(()) => {}
-                Err(StopReason::Ends(ending)) => break Err(ending),
-                Err(StopReason::Asks(devices)) => {
+                Err(UnusedPacket::Ends(ending)) => break Err(ending),
+                Err(UnusedPacket::Asks(devices)) => {
                     self.held_back = true;
                     self.ask(devices, &bytes[used + packet.bytes.len()..]);
                     break Ok(());
@@ -285,7 +285,7 @@ impl MqttProtocol {
         packet: Packet<'_>,
         arrivals: &mut Arrivals,
         (rules, answers): (DecodeRules, &[Answer]),
-    ) -> Result<(), StopReason> {
+    ) -> Result<(), UnusedPacket> {
         if packet.is_publish() {
             return self.publish(packet, arrivals, (rules, answers));
         }
@@ -311,7 +311,7 @@ impl MqttProtocol {
         packet: Packet<'_>,
         arrivals: &mut Arrivals,
         (rules, answers): (DecodeRules, &[Answer]),
-    ) -> Result<(), StopReason> {
+    ) -> Result<(), UnusedPacket> {
         let publish = wire::publish(self.client.version, packet)?;
         let qos2_max = self.qos2_max();
         let topic = self.aliases.resolve(publish.topic, publish.alias)?;
@@ -320,7 +320,7 @@ impl MqttProtocol {
         let allowed = self
             .access
             .publish(topic, decoded, known)
-            .map_err(|Unknown(device)| StopReason::Asks(vec![device]))?;
+            .map_err(|Unknown(device)| UnusedPacket::Asks(vec![device]))?;
         let wants = match publish.qos {
             QoS::AtMostOnce => Wants::Nothing,
             QoS::AtLeastOnce => Wants::PubAck,

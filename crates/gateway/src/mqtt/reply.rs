@@ -30,10 +30,10 @@ pub(super) struct ClientCapabilities {
     pub(super) receive_max: u16,
 }
 
-/// On what terms a CONNECT is accepted. What is `None` is as the client asked for; 3.1.1 can only
+/// What a CONNACK tells of a connection. What is `None` is as the client asked for; 3.1.1 can only
 /// be told of the session.
 #[derive(Debug, Default)]
-pub(super) struct ConnectTerms {
+pub(super) struct ConnackProperties {
     pub(super) session_present: bool,
     /// The client id that we gave it.
     pub(super) assigned_id: Option<String>,
@@ -71,29 +71,29 @@ impl ClientCapabilities {
 
     pub(super) fn accept(
         self,
-        terms: &ConnectTerms,
+        properties: &ConnackProperties,
         limits: &MqttLimits,
         out: &mut BytesMut,
     ) -> Result<(), Violation> {
         if self.version == ProtocolVersion::V311 {
             return v311(
                 v3::Packet::ConnectAck(v3::ConnectAck {
-                    session_present: terms.session_present,
+                    session_present: properties.session_present,
                     return_code: v3::ConnectAckReason::ConnectionAccepted,
                 }),
                 out,
             );
         }
         let ack = v5::ConnectAck {
-            session_present: terms.session_present,
-            session_expiry_interval_secs: terms.session_expiry_secs,
+            session_present: properties.session_present,
+            session_expiry_interval_secs: properties.session_expiry_secs,
             receive_max: limits.unacknowledged_max,
             max_packet_size: Some(limits.packet_bytes_max),
-            assigned_client_id: terms.assigned_id.clone().map(Into::into),
+            assigned_client_id: properties.assigned_id.clone().map(Into::into),
             topic_alias_max: TOPIC_ALIASES_MAX,
             // RETAIN is taken without effect: nothing is ever kept for later subscribers.
             retain_available: false,
-            server_keepalive_sec: terms.keep_alive,
+            server_keepalive_sec: properties.keep_alive,
             subscription_identifiers_available: false,
             shared_subscription_available: false,
             ..v5::ConnectAck::default()
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn a_connack_tells_what_there_is_and_what_not() {
         let mut out = BytesMut::new();
-        V5.accept(&ConnectTerms::default(), &MqttLimits::default(), &mut out).expect("it fits");
+        V5.accept(&ConnackProperties::default(), &MqttLimits::default(), &mut out).expect("it fits");
         let (packet, _) = v5::Codec::default().decode(&mut out).expect("readable").expect("whole");
         let v5::Packet::ConnectAck(ack) = packet else { panic!("{packet:?}") };
         assert_eq!(ack.max_qos, QoS::ExactlyOnce);

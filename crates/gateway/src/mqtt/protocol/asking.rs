@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use base::DeviceId;
 use rmqtt_codec::types::QoS;
 
-use super::{Asking, MqttProtocol, StopReason};
+use super::{Asking, MqttProtocol, UnusedPacket};
 use crate::mqtt::ending::MqttEnding;
 use crate::mqtt::labels::Answer;
 use crate::mqtt::limits::LABELS_ASKED_MAX;
@@ -68,7 +68,7 @@ impl MqttProtocol {
         &self,
         filters: &[(String, QoS)],
         answers: &[Answer],
-    ) -> Result<(), StopReason> {
+    ) -> Result<(), UnusedPacket> {
         let most = self.shared.limits.subscriptions_max;
         let mut asked: Vec<&str> = Vec::new();
         let mut unknown = Vec::new();
@@ -81,6 +81,6 @@ impl MqttProtocol {
             asked.push(level);
             unknown.extend(self.access.asks_about(filter, self.shared.known(answers)));
         }
-        if unknown.is_empty() { Ok(()) } else { Err(StopReason::Asks(unknown)) }
+        if unknown.is_empty() { Ok(()) } else { Err(UnusedPacket::Asks(unknown)) }
     }
 }

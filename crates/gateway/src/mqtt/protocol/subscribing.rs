@@ -8,7 +8,7 @@ use std::task::Context;
 use bytes::BytesMut;
 use rmqtt_codec::types::QoS;
 
-use super::{MqttProtocol, StopReason};
+use super::{MqttProtocol, UnusedPacket};
 use crate::mqtt::ending::Violation;
 use crate::mqtt::fan_out::{WatchSubject, Watcher};
 use crate::mqtt::labels::Answer;
@@ -31,7 +31,7 @@ impl MqttProtocol {
         packet_id: NonZeroU16,
         filters: &[(String, QoS)],
         answers: &[Answer],
-    ) -> Result<(), StopReason> {
+    ) -> Result<(), UnusedPacket> {
         self.ask_for_filters(filters, answers)?;
         let (before, mut calls) = (self.subscriptions.len(), Vec::new());
         let granted: Vec<_> = filters
