@@ -5,7 +5,7 @@
 //! whose connection breaks connects again and repeats, oldest first, whatever was not acknowledged.
 //! So after a crash a report may arrive twice, and [`Sent`] knows how often each went out. Nothing
 //! here grows without bound but the record of every report, which is kept only on request
-//! ([`ReportRetention::EveryReport`]).
+//! ([`ReportRecording::EveryReport`]).
 
 mod amqp;
 mod http;
@@ -133,7 +133,7 @@ pub enum PayloadFormat {
 
 /// What is remembered of the reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReportRetention {
+pub enum ReportRecording {
     /// Counts and latencies only: any number of reports in constant memory.
     Counts,
     /// Every report with its answer, 64 bytes each.
@@ -152,7 +152,7 @@ pub struct Plan {
     /// What a report looks like.
     pub payload: PayloadFormat,
     /// What is remembered.
-    pub keep: ReportRetention,
+    pub keep: ReportRecording,
 }
 
 /// What a fleet has done, once it has ended.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use simulator::endpoint::Endpoint;
-use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::fleet::{PayloadFormat, Plan, ReportRecording, ReportingFleet, Way};
 use simulator::latency::Latency;
 use simulator::traffic::{DeviceIds, Dial, DoorLockProfile, DoorLocks};
 
@@ -36,7 +36,7 @@ impl Reporting {
             endpoint: mqtt.clone(),
             devices: devices.clone(),
             payload: PayloadFormat::Dated,
-            keep: ReportRetention::Counts,
+            keep: ReportRecording::Counts,
         };
         Self { fleet: ReportingFleet::start(plan, lanes), dial }
     }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use simulator::endpoint::Endpoint;
-use simulator::fleet::{FleetOutcome, PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::fleet::{FleetOutcome, PayloadFormat, Plan, ReportRecording, ReportingFleet, Way};
 use simulator::traffic::{DeviceIds, Flood};
 
 use super::mqtt_subscriber::Subscriber;
@@ -70,7 +70,7 @@ impl Load {
             endpoint: endpoint.clone(),
             devices: self.devices.clone(),
             payload: PayloadFormat::Dated,
-            keep: ReportRetention::Counts,
+            keep: ReportRecording::Counts,
         };
         let start = Instant::now();
         let outcome = ReportingFleet::start(plan, lanes.map(flood).collect()).finish(PATIENCE).await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use simulator::api_client::ApiClient;
-use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::fleet::{PayloadFormat, Plan, ReportRecording, ReportingFleet, Way};
 use simulator::latency::Latency;
 use simulator::receiver::{Retain, WebhookReceiver};
 use simulator::sent::{ReportAnswer, Sent};
@@ -125,7 +125,7 @@ async fn change_evenly(server: &Fieldpost, devices: &DeviceIds) -> Result<Sent, 
         endpoint: server.site.mqtt.clone(),
         devices: devices.clone(),
         payload: PayloadFormat::Dated,
-        keep: ReportRetention::EveryReport,
+        keep: ReportRecording::EveryReport,
     };
     let dial = Dial::new(devices);
     let pace = DoorLockProfile {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::fleet::{PayloadFormat, Plan, ReportRecording, ReportingFleet, Way};
 use simulator::traffic::{DeviceIds, Flood};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
@@ -137,7 +137,7 @@ pub(super) async fn ten_times(report: &mut Report) -> Result<(), Failure> {
             endpoint: server.site.mqtt.clone(),
             devices: devices.clone(),
             payload: PayloadFormat::Dated,
-            keep: ReportRetention::Counts,
+            keep: ReportRecording::Counts,
         };
         let outcome = ReportingFleet::start(plan, floods.collect()).finish(PATIENCE).await;
         if outcome.unanswered > 0 || outcome.stats.broken > 0 {

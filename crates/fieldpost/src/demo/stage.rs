@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use simulator::api_client::ApiClient;
-use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::fleet::{PayloadFormat, Plan, ReportRecording, ReportingFleet, Way};
 use simulator::receiver::{Retain, WebhookReceiver};
 use simulator::registration::{change_interval, register_client, register_locks};
 use simulator::server::{RunningServer, Site};
@@ -87,15 +87,15 @@ impl Stage {
 
     /// Lets the locks report.
     pub(super) fn start_locks(&self) -> ReportingFleet {
-        self.start_fleet(REPORTS_PER_SECOND, ReportRetention::EveryReport)
+        self.start_fleet(REPORTS_PER_SECOND, ReportRecording::EveryReport)
     }
 
     /// Lets them report slowly, to be looked at.
     pub(super) fn start_kept_locks(&self) -> ReportingFleet {
-        self.start_fleet(KEPT_REPORTS_PER_SECOND, ReportRetention::Counts)
+        self.start_fleet(KEPT_REPORTS_PER_SECOND, ReportRecording::Counts)
     }
 
-    fn start_fleet(&self, reports_per_second: u32, keep: ReportRetention) -> ReportingFleet {
+    fn start_fleet(&self, reports_per_second: u32, keep: ReportRecording) -> ReportingFleet {
         let pace = DoorLockProfile {
             reports_per_second: f64::from(reports_per_second) / f64::from(CONNECTIONS),
             change_per_mille: CHANGE_PER_MILLE,

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use simulator::fleet::{FleetProgress, Plan, ReportRetention, ReportingFleet};
+use simulator::fleet::{FleetProgress, Plan, ReportRecording, ReportingFleet};
 use simulator::registration::ImportTotals;
 use simulator::traffic::{PacedTraffic, Timetable};
 use tokio::time::MissedTickBehavior;
@@ -52,7 +52,7 @@ impl SimulationRun {
             endpoint,
             devices: plan.devices.clone(),
             payload: plan.payload,
-            keep: ReportRetention::Counts,
+            keep: ReportRecording::Counts,
         };
         let fleet = ReportingFleet::start(fleet_plan, (0..lanes).map(traffic).collect());
         let progress = fleet.progress();

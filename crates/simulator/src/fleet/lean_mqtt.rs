@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::lane::{Ending, Lane, Pause, rest};
 use super::mqtt_packet::{AckKind, Connack, PacketToPublisher, bad_packet, take_packet};
-use super::mqtt_window::{PublishWindow, ReportOutcome};
+use super::mqtt_window::{PublishEnd, PublishWindow};
 use super::mqtt_wire;
 use super::{MqttDialect, Qos};
 use crate::client_stream::{Buffered, CONNECT_TIMEOUT, ClientStream, permit_to_connect};
@@ -185,8 +185,8 @@ impl LeanMqttConnection {
             }
             while let Some(settled) = self.window.pop_settled() {
                 match settled {
-                    ReportOutcome::Accepted => *accepted += 1,
-                    ReportOutcome::Refused(reason) => {
+                    PublishEnd::Accepted => *accepted += 1,
+                    PublishEnd::Refused(reason) => {
                         lane.outbox.acknowledge(std::mem::take(accepted), Instant::now());
                         lane.outbox.refuse_oldest(&reason);
                     }

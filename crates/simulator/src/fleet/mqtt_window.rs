@@ -27,12 +27,12 @@ struct PublishInFlight {
 enum PublishStage {
     Published,
     Released,
-    Settled(ReportOutcome),
+    Settled(PublishEnd),
 }
 
 /// How a publish ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ReportOutcome {
+pub(super) enum PublishEnd {
     Accepted,
     Refused(String),
 }
@@ -66,8 +66,8 @@ impl PublishWindow {
         packet_id: u16,
         refusal: Option<String>,
     ) -> Result<bool, OutOfTurn> {
-        let settled = refusal.map_or(ReportOutcome::Accepted, ReportOutcome::Refused);
-        let is_release = step == AckKind::Pubrec && settled == ReportOutcome::Accepted;
+        let settled = refusal.map_or(PublishEnd::Accepted, PublishEnd::Refused);
+        let is_release = step == AckKind::Pubrec && settled == PublishEnd::Accepted;
         let flight = match step {
             AckKind::Puback | AckKind::Pubrec => self.flights.get_mut(self.received),
             AckKind::Pubcomp => {
@@ -84,7 +84,7 @@ impl PublishWindow {
     }
 
     /// The oldest publish, if it is settled; it leaves the window.
-    pub(super) fn pop_settled(&mut self) -> Option<ReportOutcome> {
+    pub(super) fn pop_settled(&mut self) -> Option<PublishEnd> {
         let oldest = self.flights.pop_front_if(|flight| matches!(flight.stage, PublishStage::Settled(_)))?;
         self.received -= 1;
         match oldest.stage {
@@ -112,8 +112,8 @@ mod tests {
         window
     }
 
-    fn refused(why: &str) -> ReportOutcome {
-        ReportOutcome::Refused(why.to_owned())
+    fn refused(why: &str) -> PublishEnd {
+        PublishEnd::Refused(why.to_owned())
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(window.answer(AckKind::Puback, 2, Some("no".to_owned())), Ok(false));
         assert_eq!(
             (window.pop_settled(), window.pop_settled()),
-            (Some(ReportOutcome::Accepted), Some(refused("no")))
+            (Some(PublishEnd::Accepted), Some(refused("no")))
         );
         assert_eq!(window.pop_settled(), None);
         let early = window.answer(AckKind::Puback, 4, None).unwrap_err();
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(window.answer(AckKind::Pubcomp, 1, None), Ok(false));
         assert_eq!(window.answer(AckKind::Pubcomp, 3, None), Ok(false));
         let settled: Vec<_> = std::iter::from_fn(|| window.pop_settled()).collect();
-        assert_eq!(settled, [ReportOutcome::Accepted, refused("no"), ReportOutcome::Accepted]);
+        assert_eq!(settled, [PublishEnd::Accepted, refused("no"), PublishEnd::Accepted]);
         assert!(window.answer(AckKind::Pubcomp, 3, None).is_err());
     }
 

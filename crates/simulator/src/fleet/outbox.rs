@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{FleetProgress, ReportRetention};
+use super::{FleetProgress, ReportRecording};
 use crate::sent::{ReportAnswer, Sent};
 use crate::traffic::{DeviceIds, SimulatedReport};
 
@@ -32,7 +32,7 @@ pub(super) struct Outbox {
     pending: VecDeque<UnansweredReport>,
     written: usize,
     answered: u64,
-    keep: ReportRetention,
+    keep: ReportRecording,
     sent: Sent,
     progress: Arc<FleetProgress>,
 }
@@ -41,7 +41,7 @@ impl Outbox {
     pub(super) fn new(
         lane: u64,
         devices: DeviceIds,
-        keep: ReportRetention,
+        keep: ReportRecording,
         progress: Arc<FleetProgress>,
     ) -> Self {
         let sent = Sent::nothing(devices);
@@ -75,7 +75,7 @@ impl Outbox {
         match (pending.first, self.keep) {
             (None, keep) => {
                 let position =
-                    if keep == ReportRetention::EveryReport { self.sent.add(report, now) } else { 0 };
+                    if keep == ReportRecording::EveryReport { self.sent.add(report, now) } else { 0 };
                 pending.first = Some((now, position));
                 self.progress.sent.fetch_add(1, Ordering::Relaxed);
                 if report.flaw.is_some() {
@@ -83,7 +83,7 @@ impl Outbox {
                 }
             }
             (Some((_, position)), keep) => {
-                if keep == ReportRetention::EveryReport {
+                if keep == ReportRecording::EveryReport {
                     self.sent.sent_again(report.device, position);
                 }
                 self.progress.repeated.fetch_add(1, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Outbox {
         };
         self.written -= 1;
         self.answered += 1;
-        if self.keep == ReportRetention::EveryReport {
+        if self.keep == ReportRecording::EveryReport {
             self.sent.answered(report.device, position, answer(first_sent));
         }
         (report, first_sent)
@@ -176,7 +176,7 @@ mod tests {
     use crate::traffic::Flaw;
 
     fn outbox_with(reports: i64) -> Outbox {
-        let mut outbox = Outbox::new(0, DeviceIds::new("d", 1), ReportRetention::EveryReport, Arc::default());
+        let mut outbox = Outbox::new(0, DeviceIds::new("d", 1), ReportRecording::EveryReport, Arc::default());
         (0..reports).for_each(|ts_ms| outbox.push(SimulatedReport::plain(0, ts_ms, 1)));
         outbox
     }

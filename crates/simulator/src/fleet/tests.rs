@@ -94,7 +94,7 @@ async fn mqtt_packet(stream: &mut (impl AsyncRead + Unpin)) -> Option<(u8, Vec<u
 }
 
 fn plan(way: Way, endpoint: Endpoint, payload: PayloadFormat) -> Plan {
-    Plan { way, endpoint, devices: DeviceIds::new("d", 4), payload, keep: ReportRetention::EveryReport }
+    Plan { way, endpoint, devices: DeviceIds::new("d", 4), payload, keep: ReportRecording::EveryReport }
 }
 
 fn floods(lanes: u32, reports_each: u64) -> Vec<Flood> {

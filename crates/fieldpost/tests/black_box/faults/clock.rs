@@ -13,7 +13,7 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use simulator::api_client::{ApiClient, ApiError};
 use simulator::endpoint::Endpoint;
-use simulator::fleet::{PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::fleet::{PayloadFormat, Plan, ReportRecording, ReportingFleet, Way};
 use simulator::receiver::{Arrival, Behaviour, DeviceEventKind, Retain, WebhookReceiver};
 use simulator::registration::register_locks;
 use simulator::server::{RunningServer, ServerError, Site};
@@ -89,7 +89,7 @@ impl Scene {
         let way = Way::LeanMqtt { in_flight: 8 };
         let endpoint = site.mqtt.clone();
         let plan =
-            Plan { way, endpoint, devices, payload: PayloadFormat::Value, keep: ReportRetention::Counts };
+            Plan { way, endpoint, devices, payload: PayloadFormat::Value, keep: ReportRecording::Counts };
         let _steady = ReportingFleet::start(plan, vec![locks]);
         Ok(Self { site, clock, server, api, told, failing, _steady })
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use simulator::account::{Audit, Expected, close};
 use simulator::api_client::{ApiClient, ApiError};
-use simulator::fleet::{FleetStats, PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::fleet::{FleetStats, PayloadFormat, Plan, ReportRecording, ReportingFleet, Way};
 use simulator::receiver::{Retain, WebhookReceiver};
 use simulator::registration::{register_client, register_locks};
 use simulator::sent::Sent;
@@ -128,7 +128,7 @@ fn fleets(site: &Site, devices: &DeviceIds, dial: &Arc<Dial>, seed: u64) -> Vec<
             endpoint: endpoint.clone(),
             devices: devices.clone(),
             payload: PayloadFormat::Identified { run: seed },
-            keep: ReportRetention::EveryReport,
+            keep: ReportRecording::EveryReport,
         };
         (way, ReportingFleet::start(plan, traffic.collect()))
     });

@@ -1,7 +1,7 @@
 //! Far more reports than can be made durable, over both ways in at once, from far more senders than
 //! are good for it.
 
-use simulator::fleet::{FleetOutcome, PayloadFormat, Plan, ReportRetention, ReportingFleet, Way};
+use simulator::fleet::{FleetOutcome, PayloadFormat, Plan, ReportRecording, ReportingFleet, Way};
 use simulator::traffic::{DeviceIds, Flood};
 use tokio::time::timeout;
 
@@ -16,7 +16,7 @@ fn flood(rig: &Rig, way: Way, prefix: &str, lanes: u32) -> ReportingFleet {
     let share = REPORTS / u64::from(lanes);
     let floods = (0..lanes).map(|lane| Flood::new(devices.lane(lane, lanes), share, 10)).collect();
     ReportingFleet::start(
-        Plan { way, endpoint, devices, payload: PayloadFormat::Dated, keep: ReportRetention::Counts },
+        Plan { way, endpoint, devices, payload: PayloadFormat::Dated, keep: ReportRecording::Counts },
         floods,
     )
 }
