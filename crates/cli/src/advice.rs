@@ -68,15 +68,18 @@ mod tests {
             (503, "stream_full", "--keep-bytes"),
             (503, "storage_unavailable", "stream handlers"),
             (503, "spool_full", "/v1/spool"),
-            (503, "too_many_waiting", "once some of them have ended"),
-            (429, "too_many_streams", "once some of them have ended"),
+            (503, "too_many_waiting", "once others have ended"),
+            (429, "too_many_streams", "once others have ended"),
             (429, "too_many_requests", "a little later"),
             (503, "store_failed", "/readyz"),
         ] {
-            let body = format!(r#"{{"code":"{code}","detail":"no"}}"#);
+            let body = format!(r#"{{"code":"{code}","detail":"the stream holds too much"}}"#);
             let refusal = Refusal::read(status, None, body.as_bytes());
             assert!(advice(&refusal).is_some_and(|advice| advice.contains(says)), "{code}");
         }
+        let of_disk =
+            Refusal::read(503, None, br#"{"code":"stream_full","detail":"the disk is nearly full"}"#);
+        assert!(advice(&of_disk).is_some_and(|advice| advice.contains("/readyz")));
     }
 
     #[test]

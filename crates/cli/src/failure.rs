@@ -91,7 +91,9 @@ impl CommandFailure {
                 "is it running? `fieldpost serve` starts one; --url or FIELDPOST_URL names another"
                     .to_owned(),
             ),
-            Self::Foreign { .. } => Some("does --url or FIELDPOST_URL lead to it?".to_owned()),
+            Self::Foreign { .. } => Some(
+                "does --url or FIELDPOST_URL lead to it? A proxy in between may have answered".to_owned(),
+            ),
             Self::BrokenOff { after_line, cause, .. } => {
                 let go_on = match after_line {
                     0 => "nothing of the input has been taken for certain".to_owned(),
@@ -162,7 +164,7 @@ impl fmt::Display for CommandFailure {
                 None => write!(f, "the server answered {}: {}", refusal.status, refusal.detail),
             },
             Self::NotReached { server, why } => write!(f, "no answer from {server}: {why}"),
-            Self::Foreign { server, what } => write!(f, "{server} did not answer as Fieldpost does: {what}"),
+            Self::Foreign { server, what } => write!(f, "{server} is not a Fieldpost server: {what}"),
             Self::BrokenOff { cause, .. } => write!(f, "{cause}"),
             Self::Command(code) => write!(f, "the command ended with {code}"),
             Self::Output(error) => write!(f, "the output cannot be written: {error}"),

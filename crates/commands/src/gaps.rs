@@ -33,8 +33,8 @@ impl Gaps {
     /// are dropped, two for each that begins: so there are never more than devices that are in one.
     pub(crate) fn begin(&mut self, slot: DeviceSlot, now: Timestamp, began_at: Timestamp, span: Duration) {
         let end = began_at.after(span);
-        // A publish may be noted some milliseconds ahead of the clock. Without a gap, that delays no
-        // next command.
+        // A publish may be noted some milliseconds ahead of the clock. Without a gap, that delays
+        // no next command.
         if span.is_zero() || end <= now.max(self.end(slot)) {
             return;
         }

@@ -29,9 +29,10 @@ impl Engine {
         self.shared.context.kernel.feed_clock().wait_for(|| self.feed_horizon() > stamp).await;
     }
 
-    /// Waits until feeds show all that is durable by now, which is what callers were answered about:
-    /// for an older batch of another partition, or for the clock to reach the stamps. It returns
-    /// after [`FEED_WAIT_MAX`] in any case, and at once where [`FEED_WAITERS_MAX`] wait.
+    /// Waits until feeds show all that is durable by now, which is what callers were answered
+    /// about. That is for an older batch of another partition, or for the clock to reach the
+    /// stamps. It returns after [`FEED_WAIT_MAX`] in any case, and at once where
+    /// [`FEED_WAITERS_MAX`] wait.
     pub async fn feeds_caught_up(&self) {
         let durable = self.shared.context.kernel.feed_clock().durable();
         if self.feed_horizon() <= durable {

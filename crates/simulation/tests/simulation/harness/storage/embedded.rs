@@ -29,8 +29,8 @@ const DOOM_WITHIN_CALLS: u64 = 150;
 const TABLES: &str = "tables";
 /// What the name of a segment of the log ends with.
 const SEGMENT_SUFFIX: &str = ".seg";
-/// Segments of the log besides spares and those that hold what waits for a checkpoint: the oldest,
-/// the newest, and two that begin with a claim.
+/// Segments of the log besides spares and those that hold what waits for a checkpoint. They are the
+/// oldest, the newest, and two that begin with a claim.
 const OTHER_SEGMENTS: u64 = 4;
 /// Bytes of a batch: a step takes no more work into one that weighs so much.
 const BATCH_BYTES: u64 = 1 << 20;
