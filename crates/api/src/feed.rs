@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::ApiState;
 use crate::list::{self, List, Read};
-use crate::page::{FeedQuery, ListForm, PageOf, TimeOrder};
+use crate::page::{FeedQuery, ListForm, PageOf};
 use crate::reads::Reads;
 
 /// Pause of a caller that was woken and found nothing.
@@ -76,11 +76,9 @@ pub(crate) async fn answer<L: Followable>(
     feed: FeedQuery,
     list: L,
 ) -> Result<Response, Refused> {
-    // Others do not come to the end of the feed.
-    let may_end = feed.to.is_none_or(|to| to > api.engine().feed_end())
-        && (feed.order == TimeOrder::Ascending || page.after.is_none());
-    if L::ENDS_EARLY && may_end {
-        api.engine().feeds_caught_up().await;
+    if L::ENDS_EARLY {
+        let after = page.after.as_ref().map(|_| &());
+        api.engine().feed_caught_up(&feed.page(after, page.items())).await;
     }
     if page.form != ListForm::Page || feed.wait.is_zero() {
         return list::answer(api, page, list).await;
@@ -186,6 +184,7 @@ mod tests {
     use engine::queries::BoundedPage;
 
     use crate::list::PageOfList;
+    use crate::page::TimeOrder;
     use crate::shape::EventShape;
 
     /// A feed without items, which notes from when on it is looked through.

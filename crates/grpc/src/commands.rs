@@ -199,7 +199,7 @@ impl commands_server::Commands for CommandsService {
         let listed = async {
             caller.may(RequestedAction::LookAtCommands)?;
             let (list, queries) = (list::CommandPageRequest::read(request)?, self.engine.queries());
-            self.engine.feeds_caught_up().await;
+            self.engine.feed_caught_up(list.feed_page()).await;
             self.reads.page(&sender, list.bytes_max(), move || list.page(&queries)).await
         };
         listed.await.map_err(|problem| status(&problem))

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use base::Timestamp;
+use store::Page;
 use tokio::time::timeout;
 
 use super::Engine;
@@ -14,8 +15,9 @@ const FEED_WAIT_MAX: Duration = Duration::from_millis(100);
 pub(super) const FEED_WAITERS_MAX: usize = 256;
 
 impl Engine {
-    /// Where a feed that is read now ends, exclusive.
-    pub(crate) fn feed_horizon(&self) -> Timestamp {
+    /// Where a feed that is read now ends, exclusive: nothing comes to be shown before that time.
+    #[must_use]
+    pub fn feed_end(&self) -> Timestamp {
         let writing = self.shared.partitions.iter().map(|partition| &*partition.writing_since);
         self.shared.context.kernel.feed_clock().horizon(self.clock().now(), writing)
     }
@@ -26,25 +28,21 @@ impl Engine {
         if self.clock().now() < from {
             self.until(from).await;
         }
-        self.shared.context.kernel.feed_clock().wait_for(|| self.feed_horizon() > stamp).await;
+        self.shared.context.kernel.feed_clock().wait_for(|| self.feed_end() > stamp).await;
     }
 
-    /// Waits until feeds show all that is durable by now, which is what callers were answered
-    /// about. That is for an older batch of another partition, or for the clock to reach the
-    /// stamps. It returns after [`FEED_WAIT_MAX`] in any case, and at once where
-    /// [`FEED_WAITERS_MAX`] wait.
-    pub async fn feeds_caught_up(&self) {
-        let durable = self.shared.context.kernel.feed_clock().durable();
-        if self.feed_horizon() <= durable {
-            let Ok(_place) = self.shared.feed_waiters.try_acquire() else { return };
-            let _slow_disk = timeout(FEED_WAIT_MAX, self.shown(durable)).await;
+    /// Before a page that comes to the end of a feed: waits until feeds show all that is durable by
+    /// now, which is what callers were answered about. That is for an older batch of another
+    /// partition, or for the clock to reach the stamps. It returns after [`FEED_WAIT_MAX`] in any
+    /// case, and at once where [`FEED_WAITERS_MAX`] wait.
+    pub async fn feed_caught_up<K>(&self, page: &Page<K>) {
+        let goes_on_backwards = !page.ascending && page.after.is_some();
+        let (durable, end) = (self.shared.context.kernel.feed_clock().durable(), self.feed_end());
+        if goes_on_backwards || page.to <= end || durable < end {
+            return;
         }
-    }
-
-    /// Where a feed that is read now ends: nothing comes to be shown before that time.
-    #[must_use]
-    pub fn feed_end(&self) -> Timestamp {
-        self.feed_horizon()
+        let Ok(_place) = self.shared.feed_waiters.try_acquire() else { return };
+        let _slow_disk = timeout(FEED_WAIT_MAX, self.shown(durable)).await;
     }
 
     /// Behind everything that is durable.

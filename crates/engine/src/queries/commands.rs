@@ -119,7 +119,7 @@ impl Queries {
         page: Page<TimelineKey>,
     ) -> Result<Vec<(TimelineKey, TimelineItem)>, Problem> {
         let (view, profile) = self.known_device(device)?;
-        let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
+        let page = Page { to: page.to.min(self.engine.feed_end()), ..page };
         let whose = FeedFilter { device: Some(profile.slot), client: None };
         let events = view.events(whose, page.of_events(), &|_| true).map_err(unreadable)?;
         let entries = view.timeline(profile.slot, page.of_entries()).map_err(unreadable)?;

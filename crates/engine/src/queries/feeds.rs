@@ -162,7 +162,7 @@ impl Queries {
         page: Page<FeedKey<QuarantineKey>>,
     ) -> Result<Vec<(FeedKey<QuarantineKey>, Quarantined)>, Problem> {
         let parts = self.parts(&FeedScope::default())?;
-        let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
+        let page = Page { to: page.to.min(self.engine.feed_end()), ..page };
         let sources: Vec<_> = parts.iter().map(|part| (part, None)).collect();
         merged(&page, &sources, None, |view, _, page| {
             let reports = view.quarantined(page)?;
@@ -178,7 +178,7 @@ impl Queries {
         kept: &ItemFilter<'_, T>,
         read: impl Fn(&dyn View, FeedFilter, Page<K>) -> Result<Vec<(K, T)>, StoreError>,
     ) -> Result<BoundedFeedPage<K, T>, Problem> {
-        let page = Page { to: page.to.min(self.engine.feed_horizon()), ..page };
+        let page = Page { to: page.to.min(self.engine.feed_end()), ..page };
         let parts = self.parts(of)?;
         let slots =
             |part: &FeedPart| part.slots.as_ref().map(|slots| slots.iter().copied().map(Some).collect());

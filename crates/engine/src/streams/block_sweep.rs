@@ -62,14 +62,12 @@ fn sweep(
         if let Some(error) = failed {
             return Err(error.into());
         }
-        if !left.is_empty() {
-            // A row whose end is not durable could come back, without its file.
-            store.sync_committed()?;
-        }
         // A backup holds what it reads: that goes when the backup has ended.
         if left == before {
             break;
         }
+        // A row whose end is not durable could come back, without its file.
+        store.sync_committed()?;
         for name in &left {
             reached.delete(name)?;
             deleted += 1;

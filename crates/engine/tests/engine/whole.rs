@@ -205,7 +205,10 @@ async fn a_feed_catches_up_with_what_was_answered() {
     assert!(rig.store.step());
     assert!(taken.remove(0).durable().await.is_ok());
     assert!(rig.events().is_empty(), "what the other partition writes may be older");
-    let mut caught_up = pin!(rig.engine.feeds_caught_up());
+    let page = newest_first::<()>();
+    rig.engine.feed_caught_up(&Page { after: Some(()), ..page }).await;
+    rig.engine.feed_caught_up(&Page { to: Timestamp(NOON), ..page }).await;
+    let mut caught_up = pin!(rig.engine.feed_caught_up(&page));
     assert!(poll_immediate(&mut caught_up).await.is_none());
     assert!(rig.store.step());
     assert!(taken.remove(0).durable().await.is_ok());

@@ -27,6 +27,11 @@ pub(super) struct CommandPageRequest {
 }
 
 impl CommandPageRequest {
+    /// The part of the feed that is asked for.
+    pub(super) fn feed_page(&self) -> &Page<FeedKey<CommandKey>> {
+        &self.page
+    }
+
     pub(super) fn read(request: proto::ListCommandsRequest) -> Result<Self, Problem> {
         let device = (!request.device_id.is_empty()).then(|| {
             DeviceId::new(&request.device_id)
