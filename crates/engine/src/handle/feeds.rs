@@ -31,10 +31,10 @@ impl Engine {
         self.shared.context.kernel.feed_clock().wait_for(|| self.feed_end() > stamp).await;
     }
 
-    /// Before a page that comes to the end of a feed: waits until feeds show all that is durable by
-    /// now, which is what callers were answered about. That is for an older batch of another
-    /// partition, or for the clock to reach the stamps. It returns after [`FEED_WAIT_MAX`] in any
-    /// case, and at once where [`FEED_WAITERS_MAX`] wait.
+    /// Waits until feeds show all that is durable by now: callers were answered about that. Only a
+    /// page that comes to the end waits. It waits for an older batch of another partition, or for
+    /// the clock to reach the stamps. It waits for [`FEED_WAIT_MAX`] at most, and not at all where
+    /// [`FEED_WAITERS_MAX`] do.
     pub async fn feed_caught_up<K>(&self, page: &Page<K>) {
         let goes_on_backwards = !page.ascending && page.after.is_some();
         let (durable, end) = (self.shared.context.kernel.feed_clock().durable(), self.feed_end());
