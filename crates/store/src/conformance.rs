@@ -45,8 +45,8 @@ pub(crate) use picks::{answered, campaign, ended, pick, running, task, terms};
 pub use queues::{
     a_job_is_resident_or_parked_and_its_body_stays, answers_are_kept_until_they_are_deleted,
     dead_letters_are_read_in_order_and_by_id, jobs_of_a_queue_are_listed_wherever_they_are,
-    parked_jobs_are_found_by_their_times, parked_jobs_are_found_in_their_lines_and_by_alias,
-    queues_are_loaded_before_their_jobs,
+    long_lines_are_read_in_order, parked_jobs_are_found_by_their_times,
+    parked_jobs_are_found_in_their_lines_and_by_alias, queues_are_loaded_before_their_jobs,
 };
 pub use retention::{
     a_late_reading_is_kept_from_its_receipt, counts_are_what_was_put_last,
@@ -121,6 +121,7 @@ macro_rules! conformance_tests {
             ids_of_reports_belong_to_their_device,
             ids_of_sources_are_found_in_each_of_their_orders,
             jobs_of_a_queue_are_listed_wherever_they_are,
+            long_lines_are_read_in_order,
             outcomes_come_in_the_order_of_commits,
             pages_neither_miss_nor_repeat,
             pages_stay_within_their_times,

@@ -52,7 +52,7 @@ impl KeyRange {
     }
 
     /// The bounds in a table, where every key begins with its partition.
-    pub(crate) fn in_partition(&self, partition: PartitionId) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    pub(crate) fn in_partition(&self, partition: PartitionId) -> (Bound<TableKey>, Bound<TableKey>) {
         let whole = |key: &TableKey| key::in_partition(partition, key);
         let low = match &self.low {
             Bound::Unbounded => Bound::Included(key::in_partition(partition, &[])),
@@ -94,9 +94,10 @@ mod tests {
     #[test]
     fn the_last_partition_has_no_end() {
         let (low, high) = KeyRange::all().in_partition(PartitionId::REGISTRY);
-        assert_eq!((low, high), (Bound::Included(vec![0xff, 0xff]), Bound::Unbounded));
+        let bound = |bytes: [u8; 2]| TableKey::from_slice(&bytes);
+        assert_eq!((low, high), (Bound::Included(bound([0xff, 0xff])), Bound::Unbounded));
         let (_, high) = KeyRange::all().in_partition(PartitionId(255));
-        assert_eq!(high, Bound::Excluded(vec![1, 0]));
+        assert_eq!(high, Bound::Excluded(bound([1, 0])));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod embedded;
 mod history;
 mod key_range;
 mod memory;
+mod one_by_one;
 pub mod port;
 mod queries;
 mod record;

@@ -3,6 +3,7 @@
 //! They are methods of `dyn View`, whichever store is below, and read it by [`View::get`] and
 //! [`View::range`] alone. What a query finds damaged it tells the view, which stops its store.
 
+mod along;
 mod campaigns;
 mod commands;
 mod coordination;
@@ -28,6 +29,7 @@ use crate::key_range::KeyRange;
 use crate::port::{StoreError, View};
 use crate::record::{Index, Record};
 use crate::table::Table;
+use along::RecordsAlong;
 
 /// A key and its row.
 type Row = (TableKey, Vec<u8>);
@@ -80,6 +82,27 @@ impl dyn View + '_ {
         self.record(&named)
     }
 
+    /// The records that rows of an index lead to, where these mostly lead to one behind the other.
+    /// They are there as long as the rows are.
+    fn surely_named_along<'v, R: Record>(
+        &'v self,
+        index: &'v Index<R::Place>,
+        rows: impl Iterator<Item = Result<Row, StoreError>> + 'v,
+        ascending: bool,
+    ) -> impl Iterator<Item = Result<R, StoreError>> + 'v {
+        let mut records = RecordsAlong::new(self, ascending);
+        rows.map(move |row| {
+            let (key, value) = row?;
+            let named = (index.names)(&key, &value);
+            let named = named.map_err(|error| self.unreadable(index.table, &key, &error))?;
+            records.get(&named)?.ok_or_else(|| self.misses::<R>(index, &key))
+        })
+    }
+
+    fn misses<R: Record>(&self, index: &Index<R::Place>, key: &[u8]) -> StoreError {
+        self.damaged(index.table, key, format!("{} that it names is missing", R::NAME))
+    }
+
     /// The record that a row of an index leads to. It is there as long as the row is.
     fn surely_named<R: Record>(
         &self,
@@ -87,8 +110,7 @@ impl dyn View + '_ {
         key: &[u8],
         value: &[u8],
     ) -> Result<R, StoreError> {
-        let missing = || self.damaged(index.table, key, format!("{} that it names is missing", R::NAME));
-        self.named(index, key, value)?.ok_or_else(missing)
+        self.named(index, key, value)?.ok_or_else(|| self.misses::<R>(index, key))
     }
 }
 

@@ -35,9 +35,8 @@ pub(crate) use table_key::TableKey;
 pub(crate) const FEED_ENTRY_BYTES: usize = 12;
 
 /// The key of a row in a table: the partition, then the key within it.
-pub(crate) fn in_partition(partition: PartitionId, key: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(2 + key.len());
-    out.extend_from_slice(&partition.0.to_be_bytes());
+pub(crate) fn in_partition(partition: PartitionId, key: &[u8]) -> TableKey {
+    let mut out = TableKey::from_slice(&partition.0.to_be_bytes());
     out.extend_from_slice(key);
     out
 }

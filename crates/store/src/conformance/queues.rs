@@ -211,6 +211,41 @@ pub fn parked_jobs_are_found_in_their_lines_and_by_alias(make: Make<'_>) {
     });
 }
 
+/// Side by side with their own, among those of many queues, and in other orders than that of ids.
+pub fn long_lines_are_read_in_order(make: Make<'_>) {
+    const JOBS: u16 = 600;
+    let numbered = |number: u16| {
+        let (queue, visible_at) = match number / 200 {
+            0 => (0, START),
+            1 => (number % 12, START + i64::from(number)),
+            _ => (0, START + i64::from(number * 77 % 200) * HOUR_MS / 9),
+        };
+        let mut head = job(0, visible_at);
+        head.id.0[14..].copy_from_slice(&number.to_be_bytes());
+        for_worker(JobHead { number: number.into(), queue: QueueKey(QUEUE.0 + u64::from(queue)), ..head })
+    };
+    let jobs: Vec<ParkedJob> = (0..JOBS).map(numbered).collect();
+    let mut queues = QueuesUnderTest::new(make);
+    let line_is = |queues: &QueuesUnderTest, left: &dyn Fn(usize) -> bool| {
+        let view = queues.view();
+        let there = jobs.iter().enumerate().filter(|(place, job)| left(*place) && job.head.queue == QUEUE);
+        let mut expected: Vec<ParkedJob> = there.map(|(_, job)| job.clone()).collect();
+        expected.sort_by_key(|job| (job.head.visible_at, job.head.number));
+        let line = |from_back| view.parked_line(QUEUE, None, None, from_back, jobs.len()).expect("reads");
+        assert_eq!(line(false), expected);
+        expected.reverse();
+        assert_eq!(line(true), expected);
+    };
+    queues.put(jobs.iter().map(park).collect());
+    queues.always(|queues| line_is(queues, &|_| true));
+    queues.put(jobs.iter().step_by(3).map(unpark).collect());
+    queues.always(|queues| line_is(queues, &|place| place % 3 != 0));
+    queues.put(jobs.iter().step_by(6).map(park).collect());
+    queues.always(|queues| line_is(queues, &|place| place % 3 != 0 || place % 6 == 0));
+    queues.put(jobs.iter().skip(1).step_by(3).map(unpark).collect());
+    queues.always(|queues| line_is(queues, &|place| place % 3 == 2 || place % 6 == 0));
+}
+
 /// Parked and read in again, at every stage of what the store does by itself.
 pub fn a_job_is_resident_or_parked_and_its_body_stays(make: Make<'_>) {
     let body: Arc<[u8]> = Arc::from(&b"what it carries"[..]);

@@ -177,19 +177,24 @@ impl OverlayData {
     }
 
     fn rows_mut(&mut self, table: Table) -> &mut ChangedRows {
+        &mut self.all_rows_mut()[table as usize]
+    }
+
+    fn all_rows_mut(&mut self) -> &mut [ChangedRows] {
         if self.rows.is_empty() {
             self.rows.resize_with(Table::ALL.len(), ChangedRows::default);
         }
-        &mut self.rows[table as usize]
+        &mut self.rows
     }
 
     fn change(&mut self, change: TableChange, versions: &Versions, below: &Below<'_>) {
         match change {
             TableChange::Sign(sign) => self.sign(&sign, versions),
+            TableChange::Put { table: Table::JobHeads, key, value } => {
+                self.put_job(key, value, versions, below)
+            }
             TableChange::Put { table, key, value } => {
-                let was_parked = table == Table::JobHeads && self.was_parked(&key);
-                let is_born =
-                    |key: &TableKey, value: &[u8]| was_parked || !below.may_hold(table, key, Some(value));
+                let is_born = |key: &TableKey, value: &[u8]| !below.may_hold(table, key, Some(value));
                 self.rows_mut(table).put(key, value, versions, is_born);
             }
             TableChange::Delete { table, key } => {
@@ -200,10 +205,15 @@ impl OverlayData {
         }
     }
 
-    /// Whether a job was parked and is not any more: nothing below has its head then.
-    fn was_parked(&self, job: &TableKey) -> bool {
-        let parked = self.rows(Table::ParkedIds);
-        parked.is_some_and(|rows| rows.at(job, u64::MAX) == OverlayRow::Deleted)
+    /// Of a job that was parked and is not any more, nothing below has the head.
+    fn put_job(&mut self, key: TableKey, value: Box<[u8]>, versions: &Versions, below: &Below<'_>) {
+        const TABLES: [usize; 2] = [Table::JobHeads as usize, Table::ParkedIds as usize];
+        let [heads, parked] = self.all_rows_mut().get_disjoint_mut(TABLES).expect("two of the tables");
+        let is_born = |key: &TableKey, value: &[u8]| {
+            parked.at(key, u64::MAX) == OverlayRow::Deleted
+                || !below.may_hold(Table::JobHeads, key, Some(value))
+        };
+        heads.put(key, value, versions, is_born);
     }
 
     fn sign(&mut self, sign: &SlotSign, versions: &Versions) {

@@ -140,7 +140,8 @@ impl Restoring {
         self.tables.write(|writer| {
             for ((table, partition), rows) in &waiting {
                 let mut out = writer.table(*table)?;
-                rows.iter().try_for_each(|(key, value)| out.put(*partition, key, value))?;
+                let rows = rows.iter().map(|(key, value)| (&**key, Some(&**value)));
+                out.change_in_order(*partition, rows)?;
             }
             Ok(())
         })

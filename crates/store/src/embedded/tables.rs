@@ -4,6 +4,8 @@
 //! transaction, durable as a whole when [`Tables::write`] returns. What rows mean is not known
 //! here, only that each begins with its partition.
 
+mod in_order;
+
 use std::fmt;
 use std::io;
 use std::ops::Bound;
@@ -152,8 +154,8 @@ impl Snapshot {
     }
 }
 
-fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(Vec::as_slice)
+fn as_slice(bound: &Bound<TableKey>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &**key)
 }
 
 /// The rows of a range: keys without their partition, and values.

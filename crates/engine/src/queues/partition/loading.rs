@@ -78,6 +78,7 @@ impl QueuePartition {
             named: NamedPlaces::default(),
             troubled: TroubleNotes::default(),
             spent: Spent::default(),
+            latest_changes: 0,
             settled: head.seq,
             loaded_changes: LoadedChanges::nothing(),
             closing: false,

@@ -15,7 +15,7 @@ type Line = (QueueKey, Option<GroupKey>);
 /// Parked jobs that were changed lately, by id, by alias, and by line.
 #[derive(Debug, Default)]
 pub(super) struct RecentlyParked {
-    jobs: PendingWrites<JobId, ParkedJob>,
+    jobs: PendingWrites<JobId, Box<ParkedJob>>,
     aliases: PendingWrites<(QueueKey, AliasKey), JobId>,
     lines: BTreeMap<Line, BTreeMap<Place, JobId>>,
 }
@@ -27,7 +27,7 @@ impl RecentlyParked {
         for line in lines_of(&parked.key()) {
             self.lines.entry(line).or_default().insert((head.visible_at, head.number), head.id);
         }
-        self.jobs.put(seq, head.id, Some(parked.clone()));
+        self.jobs.put(seq, head.id, Some(Box::new(parked.clone())));
         if let Some(alias) = head.alias {
             self.aliases.put(seq, (head.queue, alias), Some(head.id));
         }
@@ -50,7 +50,7 @@ impl RecentlyParked {
 
     /// What became of a job: that it is parked, or is not any more.
     pub(super) fn get(&self, id: JobId) -> Option<Option<&ParkedJob>> {
-        self.jobs.get(&id)
+        self.jobs.get(&id).map(|parked| parked.map(|parked| &**parked))
     }
 
     /// Who holds an alias and is parked, or that nobody does any more.
@@ -64,7 +64,7 @@ impl RecentlyParked {
 
     /// The jobs that are parked.
     pub(super) fn parked(&self) -> impl Iterator<Item = &ParkedJob> {
-        self.jobs.present()
+        self.jobs.present().map(|parked| &**parked)
     }
 
     /// The first jobs of a line, in the direction of reading.
@@ -81,7 +81,7 @@ impl RecentlyParked {
             range => (range, None),
         };
         let ids = forth.into_iter().flatten().chain(back.into_iter().flatten());
-        ids.filter_map(|(place, id)| Some((*place, self.jobs.get(id)??)))
+        ids.filter_map(|(place, id)| Some((*place, self.get(*id)??)))
     }
 
     fn forget_lines(&mut self, id: JobId) {

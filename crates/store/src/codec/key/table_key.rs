@@ -44,17 +44,25 @@ impl TableKey {
         self.extend_from_slice(&[byte]);
     }
 
-    #[inline]
+    /// Most callers know how many bytes there are: those are moved without a call.
+    #[inline(always)]
     pub(crate) fn extend_from_slice(&mut self, more: &[u8]) {
+        if let KeyBytes::Inline { bytes, length } = &mut self.0
+            && let filled = usize::from(*length)
+            && let Some(room) = bytes.get_mut(filled..filled + more.len())
+        {
+            room.copy_from_slice(more);
+            *length += more.len() as u8;
+        } else {
+            self.extend_long(more);
+        }
+    }
+
+    #[cold]
+    fn extend_long(&mut self, more: &[u8]) {
         match &mut self.0 {
             KeyBytes::Inline { bytes, length } => {
-                let filled = usize::from(*length);
-                if let Some(room) = bytes.get_mut(filled..filled + more.len()) {
-                    room.copy_from_slice(more);
-                    *length += more.len() as u8;
-                } else {
-                    self.0 = KeyBytes::Long([&bytes[..filled], more].concat());
-                }
+                self.0 = KeyBytes::Long([&bytes[..usize::from(*length)], more].concat());
             }
             KeyBytes::Long(bytes) => bytes.extend_from_slice(more),
         }

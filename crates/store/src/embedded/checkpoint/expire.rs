@@ -114,7 +114,7 @@ impl Expiring<'_> {
         let range = KeyRange { low: Bound::Unbounded, high: Bound::Excluded(high) };
         let mut rows = self.writer.table(table)?;
         let found = rows.first(self.partition, &range, ROWS_AT_ONCE, |_, _| Ok(true))?;
-        found.iter().try_for_each(|(key, _)| rows.remove(self.partition, key))?;
+        rows.remove_in_order(self.partition, found.iter().map(|(key, _)| key))?;
         Ok(found)
     }
 
@@ -132,7 +132,7 @@ impl Expiring<'_> {
         for index in R::INDEXES {
             let mut out = self.writer.table(index.table)?;
             let keys = indexes.iter().filter(|(table, _)| *table == index.table);
-            keys.into_iter().try_for_each(|(_, key)| out.remove(self.partition, key))?;
+            out.remove_in_order(self.partition, keys.map(|(_, key)| key))?;
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Expiring<'_> {
             let of_slot = key::slot(slot);
             let old = KeyRange::of(&of_slot).before(Some(FeedEntryKey::first_at(from).below(&of_slot)));
             let old = rows.first(self.partition, &old, ROWS_AT_ONCE - removed.len(), |_, _| Ok(true))?;
-            old.iter().try_for_each(|(key, _)| rows.remove(self.partition, key))?;
+            rows.remove_in_order(self.partition, old.iter().map(|(key, _)| key))?;
             removed.extend(old);
             self.timelines.round = Some((from, slot));
             if removed.len() >= ROWS_AT_ONCE {

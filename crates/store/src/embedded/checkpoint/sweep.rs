@@ -113,7 +113,7 @@ fn by_slot(
     for table in Table::of_a_device() {
         let mut rows = writer.table(table)?;
         let found = rows.first(partition, &KeyRange::of(slot), ROWS_AT_ONCE, |_, _| Ok(true))?;
-        found.iter().try_for_each(|(key, _)| rows.remove(partition, key))?;
+        rows.remove_in_order(partition, found.iter().map(|(key, _)| key))?;
         if !found.is_empty() {
             return Ok(true);
         }

@@ -51,20 +51,22 @@ struct PartitionWriter<'a> {
 
 impl PartitionWriter<'_> {
     fn put(&mut self, table: &mut TableWriter<'_>, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.written.bytes += (key::PARTITION_BYTES + key.len() + value.len()) as u64;
+        self.written.bytes += row_bytes(key, value);
         table.put(self.partition, key, value)
     }
 
     fn rows(&mut self, table: Table, data: &OverlayData) -> Result<(), StoreError> {
         let Some(rows) = data.rows(table).filter(|rows| rows.len() > 0) else { return Ok(()) };
         let mut out = self.writer.table(table)?;
-        for (key, last) in rows.finals() {
-            match last {
-                Final::Put(value) => self.put(&mut out, key, value)?,
-                Final::Remove => out.remove(self.partition, key)?,
+        let bytes = &mut self.written.bytes;
+        let changes = rows.finals().map(|(key, last)| match last {
+            Final::Put(value) => {
+                *bytes += row_bytes(key, value);
+                (&**key, Some(value))
             }
-        }
-        Ok(())
+            Final::Remove => (&**key, None),
+        });
+        out.change_in_order(self.partition, changes)
     }
 
     /// The slots of devices deleted since the last checkpoint; their notification states go, which
@@ -176,6 +178,10 @@ impl PartitionWriter<'_> {
         }
         Ok(())
     }
+}
+
+fn row_bytes(key: &[u8], value: &[u8]) -> u64 {
+    (key::PARTITION_BYTES + key.len() + value.len()) as u64
 }
 
 fn sealed(

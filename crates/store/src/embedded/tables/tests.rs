@@ -1,5 +1,8 @@
 //! Rows on a simulated disk: snapshots, transactions, crashes and damage.
 
+use std::collections::BTreeMap;
+
+use base::random::Random;
 use blocklog::SimulatedDisk;
 
 use super::*;
@@ -109,4 +112,55 @@ fn a_damaged_file_is_refused_or_gives_what_was_written() {
         }
     }
     assert!(noticed > 10, "{noticed}");
+}
+
+/// In rounds, some keys of a short range are changed: all of them one behind the other, or few.
+/// Both neighbours have rows too, and some values take more than a page.
+#[test]
+fn changes_in_order_are_those_made_one_by_one() {
+    const BEFORE: PartitionId = PartitionId(0);
+    for seed in 0..60 {
+        let disk = SimulatedDisk::new(seed);
+        let mut tables = open(&disk).expect("opens");
+        let mut random = Random::new(seed);
+        let mut expected: BTreeMap<[u8; 8], Vec<u8>> = BTreeMap::new();
+        let others = |writer: &TablesTransaction<'_>| {
+            let mut events = writer.table(Table::Events)?;
+            let mut put = |key: u64| {
+                [BEFORE, B].iter().try_for_each(|other| events.put(*other, &key.to_be_bytes(), b"other"))
+            };
+            (0..100).try_for_each(|key| put(50 * key))
+        };
+        tables.write(others).expect("writes");
+        for _ in 0..8 {
+            let (from, keys) = (random.below(2_000), 1 + random.below(3_000));
+            let (changed, puts) = (1 + random.below(12), random.below(5));
+            let length_max = [60, 60, 60, 5_000][random.below(4) as usize];
+            let mut changes = BTreeMap::new();
+            for key in from..from + keys {
+                if random.chance(1, changed) {
+                    let value = vec![key as u8; random.below(length_max) as usize];
+                    changes.insert(key.to_be_bytes(), random.chance(puts, 4).then_some(value));
+                }
+            }
+            let in_order = changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
+            let write =
+                |writer: &TablesTransaction<'_>| writer.table(Table::Events)?.change_in_order(A, in_order);
+            tables.write(write).expect("writes");
+            for (key, value) in changes {
+                match value {
+                    Some(value) => expected.insert(key, value),
+                    None => expected.remove(&key),
+                };
+            }
+        }
+        assert!(tables.verify().expect("reads"), "seed {seed}: nothing has to be repaired");
+        drop(tables);
+        let tables = open(&disk).expect("opens again");
+        let snapshot = tables.snapshot().expect("reads");
+        let rows = snapshot.range(Table::Events, A, &KeyRange::all()).expect("reads");
+        let rows = rows.map(|row| row.expect("reads")).map(|(key, value)| (key.to_vec(), value));
+        assert!(rows.eq(expected.into_iter().map(|(key, value)| (key.to_vec(), value))), "seed {seed}");
+        assert_eq!([BEFORE, B].map(|other| keys(&snapshot, other).len()), [100, 100], "seed {seed}");
+    }
 }
