@@ -15,6 +15,11 @@ pub(crate) struct OneByOne {
 }
 
 impl OneByOne {
+    /// The first ones are taken alone: often there are no more.
+    pub(crate) fn with_first(left: usize) -> Self {
+        Self { left, failures: 0 }
+    }
+
     /// Taking some together paid, or did not.
     pub(crate) fn note(&mut self, paid: bool) {
         if paid {
@@ -47,5 +52,7 @@ mod tests {
         let failing: Vec<usize> = (0..9).map(|_| alone(false)).collect();
         assert_eq!(failing, [16, 32, 64, 128, 256, 512, 1_024, 1_024, 1_024]);
         assert_eq!([alone(true), alone(false)], [0, 16]);
+        let mut one_by_one = OneByOne::with_first(2);
+        assert_eq!([(); 3].map(|()| one_by_one.takes_next()), [true, true, false]);
     }
 }

@@ -191,7 +191,7 @@ impl OverlayData {
         match change {
             TableChange::Sign(sign) => self.sign(&sign, versions),
             TableChange::Put { table: Table::JobHeads, key, value } => {
-                self.put_job(key, value, versions, below)
+                self.put_job(key, value, versions, below);
             }
             TableChange::Put { table, key, value } => {
                 let is_born = |key: &TableKey, value: &[u8]| !below.may_hold(table, key, Some(value));

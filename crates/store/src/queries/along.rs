@@ -13,6 +13,8 @@ use crate::record::Record;
 
 /// Rows that are passed over on the way to a key, at most: starting anew takes as long.
 const PASSED_MAX: usize = 8;
+/// Records that are read from the root before any is read along the table.
+const FROM_ROOT: usize = 4;
 
 /// A place in the table of such records.
 pub(super) struct RecordsAlong<'v, R> {
@@ -26,7 +28,13 @@ pub(super) struct RecordsAlong<'v, R> {
 
 impl<'v, R: Record> RecordsAlong<'v, R> {
     pub(super) fn new(view: &'v (dyn View + 'v), ascending: bool) -> Self {
-        Self { view, rows: None, ascending, one_by_one: OneByOne::default(), records: PhantomData }
+        Self {
+            view,
+            rows: None,
+            ascending,
+            one_by_one: OneByOne::with_first(FROM_ROOT),
+            records: PhantomData,
+        }
     }
 
     /// The record of this key.
