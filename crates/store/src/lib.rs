@@ -2,6 +2,7 @@
 //!
 //! Knows records and files, but no rule and no socket. Everything above it sees only [`port`].
 
+mod batch_backoff;
 mod blocks;
 mod change;
 pub mod codec;
@@ -11,7 +12,6 @@ pub mod embedded;
 mod history;
 mod key_range;
 mod memory;
-mod one_by_one;
 pub mod port;
 mod queries;
 mod record;

@@ -3,7 +3,6 @@
 //! They are methods of `dyn View`, whichever store is below, and read it by [`View::get`] and
 //! [`View::range`] alone. What a query finds damaged it tells the view, which stops its store.
 
-mod along;
 mod campaigns;
 mod commands;
 mod coordination;
@@ -16,6 +15,7 @@ mod notices;
 mod operations;
 mod picks;
 mod portals;
+mod record_cursor;
 mod residents;
 mod rollouts;
 mod streams;
@@ -29,7 +29,7 @@ use crate::key_range::KeyRange;
 use crate::port::{StoreError, View};
 use crate::record::{Index, Record};
 use crate::table::Table;
-use along::RecordsAlong;
+use record_cursor::RecordCursor;
 
 /// A key and its row.
 type Row = (TableKey, Vec<u8>);
@@ -82,24 +82,24 @@ impl dyn View + '_ {
         self.record(&named)
     }
 
-    /// The records that rows of an index lead to, where these mostly lead to one behind the other.
-    /// They are there as long as the rows are.
-    fn surely_named_along<'v, R: Record>(
+    /// Records that rows of an index lead to, read by a cursor where their keys are mostly
+    /// adjacent. Each is there as long as its row is.
+    fn surely_named_in_order<'v, R: Record>(
         &'v self,
         index: &'v Index<R::Place>,
         rows: impl Iterator<Item = Result<Row, StoreError>> + 'v,
         ascending: bool,
     ) -> impl Iterator<Item = Result<R, StoreError>> + 'v {
-        let mut records = RecordsAlong::new(self, ascending);
+        let mut records = RecordCursor::new(self, ascending);
         rows.map(move |row| {
             let (key, value) = row?;
             let named = (index.names)(&key, &value);
             let named = named.map_err(|error| self.unreadable(index.table, &key, &error))?;
-            records.get(&named)?.ok_or_else(|| self.misses::<R>(index, &key))
+            records.get(&named)?.ok_or_else(|| self.missing_record::<R>(index, &key))
         })
     }
 
-    fn misses<R: Record>(&self, index: &Index<R::Place>, key: &[u8]) -> StoreError {
+    fn missing_record<R: Record>(&self, index: &Index<R::Place>, key: &[u8]) -> StoreError {
         self.damaged(index.table, key, format!("{} that it names is missing", R::NAME))
     }
 
@@ -110,7 +110,7 @@ impl dyn View + '_ {
         key: &[u8],
         value: &[u8],
     ) -> Result<R, StoreError> {
-        self.named(index, key, value)?.ok_or_else(|| self.misses::<R>(index, key))
+        self.named(index, key, value)?.ok_or_else(|| self.missing_record::<R>(index, key))
     }
 }
 

@@ -115,8 +115,8 @@ pub struct QueuePartition {
     troubled: TroubleNotes,
     /// What the latest step did.
     spent: Spent,
-    /// Changes of the latest batch: the next one is about as large.
-    latest_changes: usize,
+    /// How many changes the latest batch had: the next one has about as many.
+    latest_batch_ops: usize,
     /// The latest batch that is durable.
     settled: u64,
     loaded_changes: LoadedChanges<Op>,
@@ -170,7 +170,7 @@ impl Machine for QueuePartition {
         let own = QueueStepPart::new(self.limits);
         let mut step = StepContext::new(self.id, &self.head, moment, fetch, own);
         step.bytes_max = self.limits.bytes;
-        step.batch.ops.reserve(self.latest_changes);
+        step.batch.ops.reserve(self.latest_batch_ops);
         self.jobs.set_wall(step.now, step.wall);
         if !self.write_loaded(&mut step) {
             return Ok(self.seal(step, true));
@@ -419,7 +419,7 @@ impl QueuePartition {
         if step.own.counted != JobsCounted::default() {
             step.emit(QueueEffect::Counted(step.own.counted));
         }
-        self.latest_changes = step.batch.ops.len();
+        self.latest_batch_ops = step.batch.ops.len();
         let (numbers, next_fence) = (self.jobs.numbers(), self.locks.next_fence());
         let (batch, effects) = step.seal(&mut self.head, false, |head| {
             head.next_job = numbers.next_job;

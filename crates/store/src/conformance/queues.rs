@@ -211,7 +211,8 @@ pub fn parked_jobs_are_found_in_their_lines_and_by_alias(make: Make<'_>) {
     });
 }
 
-/// Side by side with their own, among those of many queues, and in other orders than that of ids.
+/// Jobs with adjacent ids, jobs between those of other queues, and jobs whose order is not that of
+/// ids.
 pub fn long_lines_are_read_in_order(make: Make<'_>) {
     const JOBS: u16 = 600;
     let numbered = |number: u16| {
@@ -226,9 +227,10 @@ pub fn long_lines_are_read_in_order(make: Make<'_>) {
     };
     let jobs: Vec<ParkedJob> = (0..JOBS).map(numbered).collect();
     let mut queues = QueuesUnderTest::new(make);
-    let line_is = |queues: &QueuesUnderTest, left: &dyn Fn(usize) -> bool| {
+    let line_is = |queues: &QueuesUnderTest, is_parked: &dyn Fn(usize) -> bool| {
         let view = queues.view();
-        let there = jobs.iter().enumerate().filter(|(place, job)| left(*place) && job.head.queue == QUEUE);
+        let there =
+            jobs.iter().enumerate().filter(|(place, job)| is_parked(*place) && job.head.queue == QUEUE);
         let mut expected: Vec<ParkedJob> = there.map(|(_, job)| job.clone()).collect();
         expected.sort_by_key(|job| (job.head.visible_at, job.head.number));
         let line = |from_back| view.parked_line(QUEUE, None, None, from_back, jobs.len()).expect("reads");

@@ -191,7 +191,7 @@ impl OverlayData {
         match change {
             TableChange::Sign(sign) => self.sign(&sign, versions),
             TableChange::Put { table: Table::JobHeads, key, value } => {
-                self.put_job(key, value, versions, below);
+                self.put_job_head(key, value, versions, below);
             }
             TableChange::Put { table, key, value } => {
                 let is_born = |key: &TableKey, value: &[u8]| !below.may_hold(table, key, Some(value));
@@ -205,10 +205,10 @@ impl OverlayData {
         }
     }
 
-    /// Of a job that was parked and is not any more, nothing below has the head.
-    fn put_job(&mut self, key: TableKey, value: Box<[u8]>, versions: &Versions, below: &Below<'_>) {
+    /// A parked job has no head below. So the head of one that was read in here is born here.
+    fn put_job_head(&mut self, key: TableKey, value: Box<[u8]>, versions: &Versions, below: &Below<'_>) {
         const TABLES: [usize; 2] = [Table::JobHeads as usize, Table::ParkedIds as usize];
-        let [heads, parked] = self.all_rows_mut().get_disjoint_mut(TABLES).expect("two of the tables");
+        let [heads, parked] = self.all_rows_mut().get_disjoint_mut(TABLES).expect("two different tables");
         let is_born = |key: &TableKey, value: &[u8]| {
             parked.at(key, u64::MAX) == OverlayRow::Deleted
                 || !below.may_hold(Table::JobHeads, key, Some(value))

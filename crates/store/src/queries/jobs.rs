@@ -131,7 +131,7 @@ impl dyn View + '_ {
         let range = KeyRange::of(&key::line(queue, group));
         let range = if from_back { range.before(last) } else { range.after(last) };
         let rows = self.rows(index.table, range, !from_back)?.take(limit);
-        self.surely_named_along(index, rows, !from_back).collect()
+        self.surely_named_in_order(index, rows, !from_back).collect()
     }
 
     /// Jobs of a queue in order of id, resident and parked; their successors are not jobs of their

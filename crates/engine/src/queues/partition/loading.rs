@@ -78,7 +78,7 @@ impl QueuePartition {
             named: NamedPlaces::default(),
             troubled: TroubleNotes::default(),
             spent: Spent::default(),
-            latest_changes: 0,
+            latest_batch_ops: 0,
             settled: head.seq,
             loaded_changes: LoadedChanges::nothing(),
             closing: false,

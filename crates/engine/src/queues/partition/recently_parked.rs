@@ -15,6 +15,7 @@ type Line = (QueueKey, Option<GroupKey>);
 /// Parked jobs that were changed lately, by id, by alias, and by line.
 #[derive(Debug, Default)]
 pub(super) struct RecentlyParked {
+    /// Boxed: most of these say that a job is not parked any more.
     jobs: PendingWrites<JobId, Box<ParkedJob>>,
     aliases: PendingWrites<(QueueKey, AliasKey), JobId>,
     lines: BTreeMap<Line, BTreeMap<Place, JobId>>,

@@ -44,7 +44,7 @@ impl TableKey {
         self.extend_from_slice(&[byte]);
     }
 
-    /// Most callers know how many bytes there are: those are moved without a call.
+    /// Inlined: most callers pass a constant length, so the copy is a few moves.
     #[inline(always)]
     pub(crate) fn extend_from_slice(&mut self, more: &[u8]) {
         if let KeyBytes::Inline { bytes, length } = &mut self.0

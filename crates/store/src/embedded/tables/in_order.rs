@@ -1,6 +1,6 @@
-//! Changes of a table in order of key. The library writes rows that come to lie side by side, and
-//! takes out rows that lie so, several times as fast together: each page once for all of its rows.
-//! Those that are scattered are changed one by one.
+//! Changes of a table in order of key. Adjacent new rows, and adjacent removals, are applied in
+//! batches: a page is rewritten once for many rows, which is several times as fast. Overwrites and
+//! scattered rows are applied singly.
 
 use std::ops::Bound;
 
@@ -8,45 +8,46 @@ use base::PartitionId;
 use redb::{CursorError, ReadableTable};
 
 use super::{TableWriter, failure};
+use crate::batch_backoff::BatchBackoff;
 use crate::codec::key::{self, TableKey};
-use crate::one_by_one::OneByOne;
 use crate::port::StoreError;
 
-/// Changes of one sort that are looked at together.
-const RUN_MAX: usize = 512;
-/// It does not pay for fewer.
-const RUN_MIN: usize = 8;
-/// Of the rows among which some are taken out together, one in so many is one of those, about.
-const DENSE: usize = 2;
-/// Values are looked at with their rows. No more are when they have so many bytes.
-const LOOKED_AT_BYTES_MAX: usize = 1 << 20;
+/// Changes of one kind that are looked at together, all of them puts or all of them removals.
+const RUN_CHANGES_MAX: usize = 512;
+/// A batch of fewer does not pay.
+const RUN_CHANGES_MIN: usize = 8;
+/// Rows that are scanned for each key to remove.
+const ROWS_PER_KEY_MAX: usize = 2;
+/// A scan for removals stops after so many bytes of values.
+const SCANNED_BYTES_MAX: usize = 1 << 20;
 
-/// A row to put, or with `None` to take out.
+/// A row to put, or with `None` to remove.
 type Change<'c> = (TableKey, Option<&'c [u8]>);
 
 impl TableWriter<'_> {
-    /// Makes changes of a partition's rows that come in order of key.
+    /// Changes rows of a partition, in order of key; any other order is slower.
     pub(in crate::embedded) fn change_in_order<'c>(
         &mut self,
         partition: PartitionId,
         changes: impl Iterator<Item = (&'c [u8], Option<&'c [u8]>)>,
     ) -> Result<(), StoreError> {
-        let mut one_by_one = OneByOne::default();
-        let mut run: Vec<Change<'_>> = Vec::with_capacity(RUN_MAX);
+        let mut backoff = BatchBackoff::default();
+        let mut run: Vec<Change<'_>> = Vec::with_capacity(changes.size_hint().0.min(RUN_CHANGES_MAX));
         let name = self.name;
         let failed = |error| failure(name, "writing", error);
         for (key, value) in changes {
-            let is_other = run.last().is_some_and(|(_, last)| last.is_some() != value.is_some());
-            if is_other || run.len() == RUN_MAX {
-                self.change_run(&run, &mut one_by_one).map_err(failed)?;
+            let key = key::in_partition(partition, key);
+            let ends_run = |(last, other): &Change<'_>| *last >= key || other.is_some() != value.is_some();
+            if run.len() == RUN_CHANGES_MAX || run.last().is_some_and(ends_run) {
+                self.apply_run(&run, &mut backoff).map_err(failed)?;
                 run.clear();
             }
-            run.push((key::in_partition(partition, key), value));
+            run.push((key, value));
         }
-        self.change_run(&run, &mut one_by_one).map_err(failed)
+        self.apply_run(&run, &mut backoff).map_err(failed)
     }
 
-    /// Takes out the rows of a partition with these keys, which come in order.
+    /// Removes the rows of a partition with these keys.
     pub(in crate::embedded) fn remove_in_order<'c>(
         &mut self,
         partition: PartitionId,
@@ -55,27 +56,26 @@ impl TableWriter<'_> {
         self.change_in_order(partition, keys.map(|key| (&**key, None)))
     }
 
-    /// Changes that are all of one sort.
-    fn change_run(&mut self, run: &[Change<'_>], one_by_one: &mut OneByOne) -> Result<(), redb::Error> {
-        debug_assert!(run.is_sorted_by(|(one, _), (next, _)| one < next), "changes come in order");
+    /// Applies a run: all puts or all removals, in order of key.
+    fn apply_run(&mut self, run: &[Change<'_>], backoff: &mut BatchBackoff) -> Result<(), redb::Error> {
         let mut left = run;
         while let [(key, value), behind @ ..] = left {
-            if left.len() < RUN_MIN || one_by_one.takes_next() {
-                self.change_one(key, *value)?;
+            if left.len() < RUN_CHANGES_MIN || backoff.take_single() {
+                self.apply_one(key, *value)?;
                 left = behind;
                 continue;
             }
             let together = match value {
-                Some(_) => self.insert_together(left)?,
-                None => self.remove_together(left)?,
+                Some(_) => self.insert_prefix(left)?,
+                None => self.remove_prefix(left)?,
             };
-            one_by_one.note(together >= RUN_MIN);
+            backoff.note(together >= RUN_CHANGES_MIN);
             left = &left[together..];
         }
         Ok(())
     }
 
-    fn change_one(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), redb::Error> {
+    fn apply_one(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), redb::Error> {
         match value {
             Some(value) => drop(self.table.insert(key, value)?),
             None => drop(self.table.remove(key)?),
@@ -83,9 +83,9 @@ impl TableWriter<'_> {
         Ok(())
     }
 
-    /// Inserts the first ones of these, up to a key that is in the table or behind which another
-    /// one comes first; answers how many.
-    fn insert_together(&mut self, run: &[Change<'_>]) -> Result<usize, redb::Error> {
+    /// Inserts a prefix of the run; answers its length. It ends before a key that is in the table,
+    /// or that has a row of the table between it and its predecessor.
+    fn insert_prefix(&mut self, run: &[Change<'_>]) -> Result<usize, redb::Error> {
         let Some((first, _)) = run.first() else { return Ok(0) };
         let mut cursor = self.table.lower_bound_mut(Bound::Included(&**first))?;
         let mut inserted = 0;
@@ -100,9 +100,9 @@ impl TableWriter<'_> {
         Ok(inserted)
     }
 
-    /// Removes the first ones of these, as long as few others lie among them; answers how many.
-    fn remove_together(&mut self, run: &[Change<'_>]) -> Result<usize, redb::Error> {
-        let dense = &run[..self.dense(run)?];
+    /// Removes the prefix of the run that is dense; answers its length.
+    fn remove_prefix(&mut self, run: &[Change<'_>]) -> Result<usize, redb::Error> {
+        let dense = &run[..self.dense_prefix(run)?];
         let (Some((first, _)), Some((last, _))) = (dense.first(), dense.last()) else { return Ok(0) };
         let mut keys = dense.iter().map(|(key, _)| &**key).peekable();
         self.table.retain_in(&**first..=&**last, |row, _| {
@@ -112,8 +112,8 @@ impl TableWriter<'_> {
         Ok(dense.len())
     }
 
-    /// How many of these, from the first on, lie among few others.
-    fn dense(&self, run: &[Change<'_>]) -> Result<usize, redb::Error> {
+    /// How many keys of the run, from the first on, lie among few other rows.
+    fn dense_prefix(&self, run: &[Change<'_>]) -> Result<usize, redb::Error> {
         let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) else { return Ok(0) };
         let mut keys = run.iter().map(|(key, _)| &**key).peekable();
         let (mut passed, mut rows, mut bytes) = (0, 0, 0);
@@ -124,7 +124,7 @@ impl TableWriter<'_> {
             }
             rows += 1;
             bytes += value.value().len();
-            if rows > DENSE * passed + RUN_MIN || bytes > LOOKED_AT_BYTES_MAX {
+            if rows > ROWS_PER_KEY_MAX * passed + RUN_CHANGES_MIN || bytes > SCANNED_BYTES_MAX {
                 return Ok(passed);
             }
         }

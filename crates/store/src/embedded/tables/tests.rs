@@ -114,10 +114,10 @@ fn a_damaged_file_is_refused_or_gives_what_was_written() {
     assert!(noticed > 10, "{noticed}");
 }
 
-/// In rounds, some keys of a short range are changed: all of them one behind the other, or few.
-/// Both neighbours have rows too, and some values take more than a page.
+/// Each round changes all, or some, keys of a short range. Both neighbours have rows too, and some
+/// values take more than a page.
 #[test]
-fn changes_in_order_are_those_made_one_by_one() {
+fn changes_in_order_equal_single_changes() {
     const BEFORE: PartitionId = PartitionId(0);
     for seed in 0..60 {
         let disk = SimulatedDisk::new(seed);
@@ -163,4 +163,22 @@ fn changes_in_order_are_those_made_one_by_one() {
         assert!(rows.eq(expected.into_iter().map(|(key, value)| (key.to_vec(), value))), "seed {seed}");
         assert_eq!([BEFORE, B].map(|other| keys(&snapshot, other).len()), [100, 100], "seed {seed}");
     }
+}
+
+#[test]
+fn changes_in_any_order_take_effect_one_after_the_other() {
+    let disk = SimulatedDisk::new(3);
+    let tables = open(&disk).expect("opens");
+    let (ascending, descending) = ((0..40_u8).map(|key| [key]), (0..40_u8).rev().map(|key| [key]));
+    let puts: Vec<[u8; 1]> = descending.clone().chain(ascending.clone()).collect();
+    let removals: Vec<TableKey> =
+        descending.skip(5).chain(ascending.take(30)).map(|key| TableKey::from_slice(&key)).collect();
+    let write = |writer: &TablesTransaction<'_>| {
+        let mut events = writer.table(Table::Events)?;
+        events.change_in_order(A, puts.iter().map(|key| (&key[..], Some(&key[..]))))?;
+        events.remove_in_order(A, removals.iter())
+    };
+    tables.write(write).expect("writes");
+    let left = keys(&tables.snapshot().expect("reads"), A);
+    assert_eq!(left, (35..40_u8).map(|key| TableKey::from_slice(&[key])).collect::<Vec<_>>());
 }

@@ -1,38 +1,41 @@
-//! Records whose keys mostly come in order, side by side, as the rows of an index name them: they
-//! are read along their table, not each from its root.
+//! A cursor over records whose keys are mostly adjacent, as the rows of an index name them: it goes
+//! along their table in place of searching it from its root for each.
+//!
+//! Its ranges have no end. Rows that are newer than the view are passed over without a count, which
+//! is little as long as views are short.
 
 use std::iter::Peekable;
 use std::marker::PhantomData;
 use std::ops::Bound;
 
+use crate::batch_backoff::BatchBackoff;
 use crate::codec::key::TableKey;
 use crate::key_range::KeyRange;
-use crate::one_by_one::OneByOne;
 use crate::port::{RowsInOrder, StoreError, View};
 use crate::record::Record;
 
-/// Rows that are passed over on the way to a key, at most: starting anew takes as long.
-const PASSED_MAX: usize = 8;
-/// Records that are read from the root before any is read along the table.
-const FROM_ROOT: usize = 4;
+/// Rows that are skipped on the way to a key, at most: a search from the root takes as long.
+const SKIPPED_ROWS_MAX: usize = 8;
+/// Records that are searched from the root first: many reads end with these.
+const POINT_READS_FIRST: usize = 4;
 
-/// A place in the table of such records.
-pub(super) struct RecordsAlong<'v, R> {
+/// The cursor.
+pub(super) struct RecordCursor<'v, R> {
     view: &'v (dyn View + 'v),
     /// From the place on.
     rows: Option<Peekable<RowsInOrder<'v>>>,
     ascending: bool,
-    one_by_one: OneByOne,
+    backoff: BatchBackoff,
     records: PhantomData<R>,
 }
 
-impl<'v, R: Record> RecordsAlong<'v, R> {
+impl<'v, R: Record> RecordCursor<'v, R> {
     pub(super) fn new(view: &'v (dyn View + 'v), ascending: bool) -> Self {
         Self {
             view,
             rows: None,
             ascending,
-            one_by_one: OneByOne::with_first(FROM_ROOT),
+            backoff: BatchBackoff::with_first(POINT_READS_FIRST),
             records: PhantomData,
         }
     }
@@ -41,14 +44,14 @@ impl<'v, R: Record> RecordsAlong<'v, R> {
     pub(super) fn get(&mut self, key: &TableKey) -> Result<Option<R>, StoreError> {
         let row = if self.rows.is_some() {
             let near = self.walk_to(key)?;
-            self.one_by_one.note(near.is_some());
+            self.backoff.note(near.is_some());
             if near.is_none() {
                 self.rows = None;
                 self.view.get(R::TABLE, key)?
             } else {
                 near
             }
-        } else if self.one_by_one.takes_next() {
+        } else if self.backoff.take_single() {
             self.view.get(R::TABLE, key)?
         } else {
             self.begin_at(key)?;
@@ -71,7 +74,7 @@ impl<'v, R: Record> RecordsAlong<'v, R> {
     /// The row of this key, if it is there and near enough.
     fn walk_to(&mut self, key: &TableKey) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(rows) = &mut self.rows else { return Ok(None) };
-        for _ in 0..=PASSED_MAX {
+        for _ in 0..=SKIPPED_ROWS_MAX {
             let is_behind = |at: &TableKey| if self.ascending { at > key } else { at < key };
             match rows.next_if(|row| !row.as_ref().is_ok_and(|(at, _)| is_behind(at))).transpose()? {
                 Some((at, row)) if at == *key => return Ok(row),
