@@ -1,5 +1,5 @@
-//! A cursor over records whose keys are mostly adjacent, as rows of an index name them. It goes along
-//! their table, and does not search it from its root for each.
+//! A cursor over records whose keys are mostly adjacent, as rows of an index name them. It goes
+//! along their table, and does not search it from its root for each.
 //!
 //! Its ranges have no end. Rows that are newer than the view are passed over without a count, which
 //! is little as long as views are short.
