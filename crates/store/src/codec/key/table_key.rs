@@ -44,8 +44,8 @@ impl TableKey {
         self.extend_from_slice(&[byte]);
     }
 
-    /// Inlined: most callers pass a constant length, so the copy is a few moves.
-    #[inline(always)]
+    /// Most callers pass a constant length: then the copy is a few moves.
+    #[inline]
     pub(crate) fn extend_from_slice(&mut self, more: &[u8]) {
         if let KeyBytes::Inline { bytes, length } = &mut self.0
             && let filled = usize::from(*length)
