@@ -61,11 +61,10 @@ impl<'v, R: Record> RecordCursor<'v, R> {
     }
 
     fn begin_at(&mut self, key: &TableKey) -> Result<(), StoreError> {
-        let begin = Bound::Included(key.clone());
         let range = if self.ascending {
-            KeyRange { low: begin, ..KeyRange::all() }
+            KeyRange::all().from(key.clone())
         } else {
-            KeyRange { high: begin, ..KeyRange::all() }
+            KeyRange { high: Bound::Included(key.clone()), ..KeyRange::all() }
         };
         self.rows = Some(self.view.range(R::TABLE, &range, self.ascending)?.peekable());
         Ok(())
