@@ -94,7 +94,7 @@ impl ParkedIndex {
                 }
             }
         }
-        self.change(queue).add(parking, head.terms.clock, head.visible_at);
+        self.change(queue).add(parking, head.clock_of_wait(), head.visible_at);
     }
 
     /// A job of a queue is parked no longer. Where nothing is parked, nothing is behind a horizon.

@@ -222,13 +222,14 @@ impl JobTable {
         matches!(self.claim(job), Some(Claim { next: Succession::AfterRun(_), .. }))
     }
 
-    /// Whether the store alone can have a job: it was not started, and nothing waits for it. The
-    /// store keeps a group's line by `visible_at`, which must therefore be the time that a job's
-    /// order in its group goes by.
+    /// Whether the store alone can have a job: nobody holds it, and nothing waits for it. The store
+    /// keeps a group's line by `visible_at`, which must therefore be the time that a job's order in
+    /// its group goes by. One of a group that was tried goes before that order.
     pub(crate) fn can_be_parked(&self, job: Handle<JobEntry>) -> bool {
         let entry = &self[job];
-        let keeps_order = entry.visible_at == entry.run_at || self.group(job).is_none();
-        !entry.is_started() && self.successor(job).is_none() && keeps_order
+        let keeps_order =
+            self.group(job).is_none() || entry.attempt == 0 && entry.visible_at == entry.run_at;
+        entry.lease.is_none() && self.successor(job).is_none() && keeps_order
     }
 
     /// What holds of a job.

@@ -71,6 +71,14 @@ pub struct JobHead {
 
 weighs!(JobHead: |_| RECORD_BYTES);
 
+impl JobHead {
+    /// The clock of `visible_at`: from the first attempt on, it is the engine's.
+    #[must_use]
+    pub fn clock_of_wait(&self) -> JobClock {
+        if self.attempt > 0 { JobClock::Engine } else { self.terms.clock }
+    }
+}
+
 /// What holds of some jobs only; the default is a job of which nothing of it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobTerms {
@@ -175,7 +183,8 @@ impl ParkedJob {
     #[must_use]
     pub fn key(&self) -> ParkedKey {
         let JobHead { id, queue, number, visible_at, alias, terms, .. } = self.head;
-        let (parking, JobTerms { clock, expires_at, group, .. }) = (self.parking, terms);
+        let (parking, clock) = (self.parking, self.head.clock_of_wait());
+        let JobTerms { expires_at, group, .. } = terms;
         ParkedKey { id, queue, parking, clock, visible_at, number, expires_at, group, alias }
     }
 }

@@ -97,14 +97,14 @@ impl Jobs {
         let time = self.clocks.at(now);
         let may_leave = |job, entry: &JobEntry| {
             entry.place == JobPlace::Timed
-                && entry.visible_at > time.on(entry.clock).after(ahead)
+                && entry.visible_at > time.on(entry.clock_of_wait()).after(ahead)
                 && self.table.can_be_parked(job)
                 && self.outlives_its_wait(job)
                 && !self.expires_soon(job, now)
         };
         let scheduled = self.table.iter().filter(|(job, entry)| may_leave(*job, entry));
         let mut scheduled: Vec<(Placed, JobClock)> =
-            scheduled.map(|(_, entry)| ((entry.order(), entry.id), entry.clock)).collect();
+            scheduled.map(|(_, entry)| ((entry.order(), entry.id), entry.clock_of_wait())).collect();
         let gone = split_latest(&mut scheduled, excess);
         for clock in [JobClock::Engine, JobClock::Wall] {
             let of_clock = gone.iter().filter(|(_, of)| *of == clock);

@@ -109,13 +109,13 @@ impl Jobs {
     /// Whether a job comes due before it expires. The store finds one that waits for its time by
     /// that only.
     pub(super) fn outlives_its_wait(&self, job: Handle<JobEntry>) -> bool {
-        let JobEntry { visible_at, clock, .. } = self.table[job];
-        !self.table.expires_by(job, self.clocks.on_engine(clock, visible_at))
+        let entry = &self.table[job];
+        !self.table.expires_by(job, self.clocks.on_engine(entry.clock_of_wait(), entry.visible_at))
     }
 
     pub(super) fn is_behind_time(&self, job: Handle<JobEntry>) -> bool {
         let entry = &self.table[job];
-        self.parked.is_behind(entry.clock, entry.order())
+        self.parked.is_behind(entry.clock_of_wait(), entry.order())
     }
 
     fn is_behind_line(&self, job: Handle<JobEntry>) -> bool {

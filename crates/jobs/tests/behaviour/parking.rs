@@ -106,8 +106,48 @@ fn a_retry_waits_behind_what_is_parked_before_it() {
     let held = rig.take();
     rig.at(10);
     rig.release(held, ReleaseTerms::counted(ms(0))).expect("it holds");
-    assert_eq!((rig.jobs.ready(QUEUE), rig.lease()), (0, None), "it was not parked, but others come first");
+    assert_eq!((rig.jobs.ready(QUEUE), rig.lease()), (0, None), "others come first");
+    assert!(parked(&rig).contains(&(1, Parking::Worker)), "{:?}", parked(&rig));
     assert_eq!(drained(&mut rig), [id(2), id(3), id(1)]);
+}
+
+#[test]
+fn retries_wait_in_the_store_by_the_engine_clock_and_their_attempts_count_on() {
+    let mut rig = Rig::new();
+    rig.see_wall(50);
+    let terms = JobTerms { clock: JobClock::Wall, ..JobTerms::default() };
+    for number in 1..=3 {
+        rig.publish(NewJobHead { terms, ..job_at(number, 40) });
+    }
+    for _ in 1..=3 {
+        let held = rig.take();
+        rig.release(held, ReleaseTerms::counted(ms(FAR as u64))).expect("it holds");
+    }
+    rig.evict();
+    assert_eq!(parked(&rig), [1, 2, 3].map(|number| (number, Parking::Time)));
+    rig.evict_to(64);
+    rig.see_wall(2 * FAR);
+    rig.at(FAR - 1);
+    rig.read_in();
+    assert_eq!((parked(&rig), rig.lease()), (vec![], None), "the wall clock does not count any more");
+    rig.at(FAR);
+    assert_eq!(rig.lease().map(|leased| leased.attempt), Some(2));
+    assert_eq!(rig.drain(), [id(2), id(3)]);
+}
+
+#[test]
+fn a_job_of_a_group_that_was_tried_stays_in_memory_and_goes_first() {
+    let mut rig = Rig::new();
+    let terms = JobTerms { group: Some(GroupKey(4)), ..JobTerms::default() };
+    for number in 1..=3 {
+        rig.publish(NewJobHead { terms, ..job(number) });
+    }
+    let held = rig.take();
+    rig.release(held, ReleaseTerms::counted(ms(FAR as u64))).expect("it holds");
+    rig.evict();
+    assert_eq!(parked(&rig), [2, 3].map(|number| (number, Parking::Worker)));
+    rig.at(FAR);
+    assert_eq!(drained(&mut rig), [1, 2, 3].map(id));
 }
 
 /// Leases and acknowledges all there is, in turn with what is read in for it.

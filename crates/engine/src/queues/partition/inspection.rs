@@ -234,10 +234,9 @@ pub(super) fn unknown_job(queue: &QueueName) -> Problem {
 }
 
 pub(super) fn state_of(head: &JobHead, now: Timestamp, wall: Timestamp) -> JobState {
-    // From its first attempt on, a job waits by the engine clock.
-    let clock = match head.terms.clock {
-        JobClock::Wall if head.attempt == 0 => wall,
-        JobClock::Wall | JobClock::Engine => now,
+    let clock = match head.clock_of_wait() {
+        JobClock::Wall => wall,
+        JobClock::Engine => now,
     };
     match head.state {
         records::HeadState::Reserved { .. } => JobState::Reserved,

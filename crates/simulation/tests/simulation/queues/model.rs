@@ -253,7 +253,8 @@ impl Partition {
     pub(crate) fn resident_most(&self, resident_max: usize) -> usize {
         let soon = Timestamp(self.now.0 + 1_000);
         let stays = |job: &&job::Job| {
-            let is_kept = job.is_started() || job.next.is_some() || job.visible_at != job.run_at;
+            let leaves_order = job.group.is_some() && (job.is_started() || job.visible_at != job.run_at);
+            let is_kept = job.next.is_some() || leaves_order;
             is_kept || job.expires_at.is_some_and(|at| at <= soon.max(job.visible_at))
         };
         let jobs = self.queues.values().flat_map(|queue| &queue.jobs);
