@@ -7,6 +7,7 @@ use access::{Caller, Scope, StreamRights};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use base::Problem;
+use engine::queries::BoundedPage;
 
 use crate::openapi::refusals::UNKNOWN_DEVICE;
 
@@ -35,10 +36,16 @@ impl Visibility {
     }
 
     /// The result of a lookup; an unknown device is answered as somebody else's is, of which
-    /// nothing is shown.
-    pub(crate) fn of<T: Default>(self, found: Result<T, Problem>) -> Result<T, Problem> {
+    /// nothing is shown. Where items are filtered, a page tells how many were looked at: none.
+    pub(crate) fn of<T, K>(
+        self,
+        found: Result<BoundedPage<T, K>, Problem>,
+        is_filtered: bool,
+    ) -> Result<BoundedPage<T, K>, Problem> {
         match (self, found) {
-            (Self::ItsOwn, Err(problem)) if problem.code == UNKNOWN_DEVICE.1 => Ok(T::default()),
+            (Self::ItsOwn, Err(problem)) if problem.code == UNKNOWN_DEVICE.1 => {
+                Ok(BoundedPage { looked_at: is_filtered.then_some(0), ..BoundedPage::default() })
+            }
             (_, found) => found,
         }
     }

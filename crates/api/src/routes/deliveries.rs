@@ -104,11 +104,9 @@ impl List for Deliveries {
     type Shown<'a> = DeliveryShape;
 
     fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> PageOfList<Self> {
-        self.sees.of(self
-            .engine
-            .queries()
-            .within(cost_max)
-            .deliveries(&self.filter, self.feed.page(after, limit)))
+        let queries = self.engine.queries().within(cost_max);
+        let found = queries.deliveries(&self.filter, self.feed.page(after, limit));
+        self.sees.of(found, self.filter.status.is_some())
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {

@@ -92,11 +92,9 @@ impl List for Events {
     type Shown<'a> = EventShape;
 
     fn look(&self, after: Option<&Self::Key>, limit: usize, cost_max: usize) -> PageOfList<Self> {
-        self.sees.of(self
-            .engine
-            .queries()
-            .within(cost_max)
-            .events(&self.filter, self.feed.page(after, limit)))
+        let queries = self.engine.queries().within(cost_max);
+        let found = queries.events(&self.filter, self.feed.page(after, limit));
+        self.sees.of(found, self.filter.kind.is_some())
     }
 
     fn key((key, _): &Self::Found) -> Self::Key {
