@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
 use super::connect::{self, Hello};
+use super::ending::MqttEnding;
 use super::keep_alive::KeepAlive;
 use super::limits::{CONNECT_BYTES_MAX, KEEP_ALIVE_OF_NONE_SECS, MqttLimits};
 use super::protocol::{ConnectionId, MqttProtocol};
@@ -84,8 +85,9 @@ pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     let Some(of_login) = shared.sessions.place(principal.number, slots_max(&principal, shared)).await else {
-        note_full_login(&hello, &principal, (shared, peer), "one more is refused");
-        return Err(refuse(stream, version, Reason::QuotaExceeded).await);
+        let reason = Reason::QuotaExceeded;
+        note_full_login(&hello, &principal, (shared, peer), ("one more is refused", label(reason)));
+        return Err(refuse(stream, version, reason).await);
     };
     if !has_room() {
         return Err(refuse(stream, version, Reason::ServerBusy).await);
@@ -97,7 +99,8 @@ pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
     if another_leaves {
-        note_full_login(&hello, &principal, (shared, peer), "its oldest ends");
+        let code = MqttEnding::OverLoginLimit.label();
+        note_full_login(&hello, &principal, (shared, peer), ("its oldest ends", code));
     }
     let mut out = BytesMut::new();
     let connack = agree(&mut hello, state.is_some(), &shared.limits);
@@ -123,14 +126,16 @@ fn note_full_login(
     hello: &Hello,
     principal: &Principal,
     (shared, peer): (&MqttShared, Option<SocketAddr>),
-    what: &'static str,
+    (what, code): (&'static str, &'static str),
 ) {
     let log = &shared.metrics.full_logins;
     let Some(left_out) = log.take(Arc::from(&*principal.username), Instant::now()) else { return };
     tracing::warn!(
+        way = "mqtt",
         username = beginning(&principal.username),
         client = beginning(&hello.client_id),
         peer = peer.map(tracing::field::display),
+        code,
         left_out,
         "an MQTT login has all its connections: {what}"
     );
@@ -262,7 +267,100 @@ fn label(reason: Reason) -> HandshakeRefused {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::{self, Write};
+    use std::sync::Mutex;
+
+    use access::{Login, Logins};
+    use base::locks::locked;
+    use base::{Lineage, SystemClock, Timestamp};
+    use engine::{Engine, EngineSettings};
+    use sha2::{Digest, Sha256};
+    use store::MemoryStore;
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
     use super::*;
+
+    /// What is logged: a text of the fields of each line.
+    #[derive(Clone, Debug, Default)]
+    struct LoggedLines(Arc<Mutex<Vec<String>>>);
+
+    impl Subscriber for LoggedLines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            let mut line = LineText(String::new());
+            event.record(&mut line);
+            locked(&self.0).push(line.0);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    struct LineText(String);
+
+    impl Visit for LineText {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            write!(self.0, "{field}={value:?} ").expect("a String takes every write");
+        }
+    }
+
+    /// A CONNECT of 3.1.1 with the login `gate`.
+    fn connect_as(client_id: &str) -> Vec<u8> {
+        let text = |text: &str| [&[0, text.len() as u8], text.as_bytes()].concat();
+        let head = &b"\0\x04MQTT\x04\xc2\0\x3c"[..];
+        let body = [head, &text(client_id), &text("gate"), &text("secret")].concat();
+        [&[0x10, body.len() as u8], &body[..]].concat()
+    }
+
+    #[tokio::test]
+    async fn a_login_that_has_all_its_connections_leaves_lines_with_way_and_code() {
+        let (store, clock) = (MemoryStore::new(Lineage(1), 1), SystemClock::start(Timestamp(0)));
+        let engine = Engine::start(EngineSettings::for_tests(), Arc::new(store), Arc::new(clock)).await;
+        let limits = MqttLimits { connections_per_login_max: 1, ..MqttLimits::default() };
+        let mut shared = MqttShared::new(engine.expect("an empty store"), limits);
+        let mut logins = Logins::new();
+        logins.add("gate", Sha256::digest("secret").into(), Login::Admin).expect("a new name");
+        shared.logins = Some(logins);
+        let (shared, peer) = (Arc::new(shared), SocketAddr::from(([192, 0, 2, 1], 7)));
+        let logged = LoggedLines::default();
+        let _logging = tracing::subscriber::set_default(logged.clone());
+        let connect = async |client_id: &str| {
+            let (mut client, mut server) = duplex(4_096);
+            client.write_all(&connect_as(client_id)).await.expect("room");
+            answer_connect(&mut server, &shared, Some(peer), || true).await
+        };
+        // As long as these are there, they have the login's places.
+        let _first = connect("a").await.expect("it is let in");
+        let _second = connect("b").await.expect("it is let in");
+        tokio::time::pause();
+        assert_eq!(connect("c").await.err(), Some("login_full"));
+        let lines = locked(&logged.0).join("\n");
+        let full: Vec<_> =
+            lines.lines().filter(|line| line.contains("an MQTT login has all its connections")).collect();
+        let expect = [("its oldest ends", "b", "outnumbered"), ("one more is refused", "c", "login_full")];
+        assert_eq!(full.len(), expect.len(), "{lines}");
+        for (line, (what, client, code)) in full.into_iter().zip(expect) {
+            let (client, code) = (format!("client={client:?}"), format!("code={code:?}"));
+            for part in [what, "way=\"mqtt\"", "username=\"gate\"", "peer=192.0.2.1:7", &client, &code] {
+                assert!(line.contains(part), "{part} is not in {line}");
+            }
+        }
+    }
 
     /// A CONNECT of this version, with this keep-alive.
     fn hello(version: ProtocolVersion, keep_alive: u16) -> Hello {
