@@ -18,6 +18,9 @@ use super::refusals::HttpSender;
 use super::{HttpShared, RequestRefused, body};
 use crate::decode;
 
+/// What is refused here, for the log.
+const FROM: &str = "an answer to a command";
+
 /// `POST /v1/devices/{id}/ack`
 pub(super) async fn ack(
     State(shared): State<Arc<HttpShared>>,
@@ -40,11 +43,13 @@ async fn take(
     id: &str,
     request: Request,
 ) -> Result<BodyOutcome, RequestRefused> {
-    let device = DeviceId::new(id).ok_or_else(|| {
+    let Some(device) = DeviceId::new(id) else {
         let detail =
             format!("device {} is not registered; POST /v1/devices registers one", decode::quoted(id));
-        RequestRefused::Report(Problem::unknown("unknown_device", detail))
-    })?;
+        let problem = Problem::unknown("unknown_device", detail);
+        shared.refused(sender, None, &problem, FROM);
+        return Err(RequestRefused::Report(problem));
+    };
     let body = body::whole(request.into_body(), &shared.memory, &sender.key);
     let WholeBody { bytes, held: _held } = body.await?;
     shared.metrics.received_bytes.inc_by(bytes.len() as u64);
@@ -54,7 +59,7 @@ async fn take(
     slice.push(report, Received { payload: &bytes, topic: None });
     let SliceOutcome { accepted, rejected } = shared.intake.submit(slice).await?.durable().await?;
     if let Some(rejection) = rejected.into_iter().next() {
-        shared.refused(sender, Some(&device), &rejection.problem, "an answer to a command");
+        shared.refused(sender, Some(&device), &rejection.problem, FROM);
         return Err(RequestRefused::Report(rejection.problem));
     }
     shared.metrics.reports.accepted(accepted.into());

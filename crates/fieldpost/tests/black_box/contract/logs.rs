@@ -68,6 +68,14 @@ async fn a_refusal_names_who_it_was() {
             ],
         );
     }
+    // No device has such an id.
+    let ack = "/v1/devices/no%20id/ack";
+    assert_eq!(wire::ask(address, "POST", ack, &[token], br#"{"id":"x"}"#).await.status, 404);
+    let line = &lines(&site, "an answer to a command", 1).await[0];
+    check_line(
+        line,
+        &["refused a report", "way=\"http\"", "no id", "login=\"ops\"", "unknown_device", "peer=127.0.0.1:"],
+    );
     let hostile = "/v1/x%0aINFO%1b[31m";
     assert_eq!(
         wire::ask(address, "DELETE", hostile, &[("Authorization", "Bearer wrong")], b"").await.status,
