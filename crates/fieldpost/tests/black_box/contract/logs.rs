@@ -159,3 +159,15 @@ async fn a_notice_that_is_given_up_is_told() {
     let subject = "subject=\"client off\"";
     check_line(line, &["WARN", "notice=\"ntc_", subject, "client=\"watch\"", "attempts=1"]);
 }
+
+#[tokio::test]
+async fn the_end_of_a_task_that_is_given_up_is_told() {
+    let rig = Rig::start_telling(&[("FIELDPOST_NOTIFY__MAX_ATTEMPTS", "1")]).await;
+    // There is nobody to ask, so it ends at once.
+    let task = json!({"payload": 1, "count": 1, "notify": {"url": "http://127.0.0.1:9/none"}});
+    let begun = rig.json("POST", "/v1/tasks", &task.to_string()).await;
+    assert_eq!(begun.status, 201, "{begun:?}");
+    let id = begun.json()["id"].as_str().expect("an id").to_owned();
+    let line = &lines(&rig.site, "nobody took the end of a task: it is given up", 1).await[0];
+    check_line(line, &["WARN", &format!("task=\"{id}\""), "left_out=0"]);
+}
