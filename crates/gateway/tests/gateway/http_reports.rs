@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt;
 use net::http::{HttpListener, WebAccess};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::timeout;
+use tower_service::Service;
 
 use crate::PATIENCE;
 use crate::rig::{LOCKS, Rig};
@@ -277,4 +281,18 @@ async fn a_failed_store_is_503() {
         assert_eq!((status, &answer["code"]), (503, &"unavailable".into()));
     }
     assert_eq!(rig.figure("fieldpost_http_report_bodies_total{result=\"not_accepting\"}"), 2);
+}
+
+#[tokio::test]
+async fn every_route_says_that_it_takes_post() {
+    let rig = Rig::start().await;
+    for path in ["/v1/reports", "/v1/devices/0xA/ack", "/v1/quarantine/none/replay"] {
+        let request = Request::builder().method("OPTIONS").uri(path).body(Body::empty());
+        let answer = rig.http.clone().call(request.expect("a request")).await.expect("a router never fails");
+        let allow = answer.headers().get_all("allow").iter().map(|value| value.to_str().expect("ASCII"));
+        let allow: Vec<_> = allow.collect();
+        assert_eq!((answer.status().as_u16(), allow), (204, vec!["POST"]), "{path}");
+        let body = answer.into_body().collect().await.expect("a whole body").to_bytes();
+        assert!(body.is_empty(), "{path}: {body:?}");
+    }
 }
