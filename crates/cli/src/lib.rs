@@ -5,6 +5,8 @@
 //! Each thing has a module with its flags and its calls, and in it one with how it is shown to
 //! people. They know the server only by its API, like any other program; nothing here sees an
 //! engine or a data directory. `job work` and `lock run` run for long, over the client crate.
+//!
+//! Commands of the program that ask no server print their tables by the same means.
 
 mod advice;
 mod api;
@@ -57,7 +59,9 @@ use clap::{Args, Subcommand};
 use api::{ApiPath, ServerApi};
 use failure::CommandFailure;
 use screen::Screen;
+pub use screen::{stdout_columns, stdout_of};
 pub use server::{FileOrEmptyVariable, ServerFlags};
+pub use table::{Cell, TextTable, plain};
 
 /// The commands, by what they are about.
 #[derive(Debug, Subcommand)]

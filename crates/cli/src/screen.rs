@@ -28,9 +28,7 @@ impl Screen {
     /// The output of this process.
     pub(super) fn of_process(json: bool) -> Self {
         let progress = !json && io::stderr().is_terminal();
-        let out: Box<dyn Write> =
-            if json { Box::new(io::stdout()) } else { Box::new(anstream::AutoStream::auto(io::stdout())) };
-        Self { out: BufWriter::new(out), json, progress, width: columns(io::stdout()) }
+        Self { out: BufWriter::new(stdout_of(json)), json, progress, width: stdout_columns() }
     }
 
     /// How wide the terminal is that shows it; `None` where there is none.
@@ -151,6 +149,18 @@ impl Screen {
         }
         ExitCode::from(failure.exit_code())
     }
+}
+
+/// Stdout as it is for programs; for people without colours where nobody would see them.
+#[must_use]
+pub fn stdout_of(json: bool) -> Box<dyn Write> {
+    if json { Box::new(io::stdout()) } else { Box::new(anstream::AutoStream::auto(io::stdout())) }
+}
+
+/// How wide the terminal is that shows stdout; `None` where there is none.
+#[must_use]
+pub fn stdout_columns() -> Option<usize> {
+    columns(io::stdout())
 }
 
 /// The width of a terminal; `None` for what is none, or does not say.

@@ -31,7 +31,7 @@ const NOTHING: &str = "-";
 
 /// A text in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
+pub struct Cell {
     text: String,
     style: Style,
     to_the_right: bool,
@@ -43,12 +43,14 @@ pub(super) struct Cell {
 
 impl Cell {
     /// A text as it is.
-    pub(super) fn text(text: &str) -> Self {
+    #[must_use]
+    pub fn text(text: &str) -> Self {
         Self { text: plain(text), style: PLAIN, to_the_right: false, shortens: false, wraps: false }
     }
 
     /// The beginning of a text that may be long.
-    pub(super) fn short(text: &str) -> Self {
+    #[must_use]
+    pub fn short(text: &str) -> Self {
         let mut shown: String = text.chars().take(SHORT_CHARS_MAX).collect();
         if shown.len() < text.len() {
             shown.push('…');
@@ -62,7 +64,8 @@ impl Cell {
     }
 
     /// A text of which nothing may be missing, however narrow the terminal.
-    pub(super) fn whole(text: &str) -> Self {
+    #[must_use]
+    pub fn whole(text: &str) -> Self {
         Self { wraps: true, ..Self::text(text) }
     }
 
@@ -72,7 +75,8 @@ impl Cell {
     }
 
     /// What may be missing.
-    pub(super) fn maybe(text: Option<&str>) -> Self {
+    #[must_use]
+    pub fn maybe(text: Option<&str>) -> Self {
         text.map_or_else(|| Self::text(NOTHING).styled(FAINT), Self::text)
     }
 
@@ -83,7 +87,8 @@ impl Cell {
     }
 
     /// Among others below which it ends.
-    pub(super) fn aligned_right(self) -> Self {
+    #[must_use]
+    pub fn aligned_right(self) -> Self {
         Self { to_the_right: true, ..self }
     }
 
@@ -135,7 +140,7 @@ impl Cell {
 /// Rows below headings. They may come in parts: the columns never get narrower. The headings come
 /// once, or again where a narrow terminal has the columns in other lines from then on.
 #[derive(Debug)]
-pub(super) struct TextTable {
+pub struct TextTable {
     headings: &'static [&'static str],
     widths: Vec<usize>,
     shortens: Vec<bool>,
@@ -144,19 +149,22 @@ pub(super) struct TextTable {
 }
 
 impl TextTable {
-    pub(super) fn new(headings: &'static [&'static str]) -> Self {
+    /// A table without rows yet.
+    #[must_use]
+    pub fn new(headings: &'static [&'static str]) -> Self {
         let widths = headings.iter().map(|heading| heading.width()).collect();
         let shortens = vec![false; headings.len()];
         Self { headings, widths, shortens, room: None, layout: Layout::default() }
     }
 
     /// In a terminal so many columns wide; without one, there is no limit.
-    pub(super) fn within(self, room: Option<usize>) -> Self {
+    #[must_use]
+    pub fn within(self, room: Option<usize>) -> Self {
         Self { room, ..self }
     }
 
     /// The lines of some rows, with the headings above the first ones; nothing for no rows.
-    pub(super) fn lines(&mut self, rows: &[Vec<Cell>]) -> String {
+    pub fn lines(&mut self, rows: &[Vec<Cell>]) -> String {
         let Some(first) = rows.first() else { return String::new() };
         for row in rows {
             for (place, cell) in row.iter().enumerate().take(self.headings.len()) {
@@ -240,7 +248,8 @@ pub(super) fn facts(facts: &[(&str, Cell)]) -> String {
 
 /// Text that cannot steer a terminal: control characters, and those that turn the direction of
 /// writing, are spelled out.
-pub(super) fn plain(text: &str) -> String {
+#[must_use]
+pub fn plain(text: &str) -> String {
     let steers = |c: char| {
         c.is_control()
             || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')

@@ -15,7 +15,7 @@ use ::relay::{
     outbox_status, over_http, relay_name, retry_refused, watch_script,
 };
 use clap::{Args, Subcommand, ValueEnum};
-use cli::FileOrEmptyVariable;
+use cli::{FileOrEmptyVariable, stdout_columns, stdout_of};
 use fieldpost_client::{Client, Trust};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -282,10 +282,11 @@ fn check_found(id: Option<i64>, count: u64) -> Result<(), RelayFailure> {
 }
 
 async fn list_all_refused(outbox: &OutboxFlags) -> Result<(), RelayFailure> {
-    let (mut out, mut count) = (stdout(), 0);
+    let (mut out, mut count) = (stdout_of(outbox.json), 0);
+    let mut table = output::refused_table(stdout_columns());
     list_refused(&database(&outbox.database)?, &outbox.table, |rows| {
         count += rows.len();
-        output::refused_rows(rows, outbox.json, &mut out).map_err(RelayFailure::from)
+        output::refused_rows(rows, &mut table, outbox.json, &mut out).map_err(RelayFailure::from)
     })
     .await?;
     if count == 0 && !outbox.json {

@@ -5,26 +5,47 @@ use std::time::Duration;
 
 use ::relay::{OutboxStatus, RefusedRow, TableName};
 use base::{Timestamp, duration};
+use cli::{Cell, TextTable, plain};
 use serde_json::{Value, json};
 
-/// Refused rows, by their ids.
-pub(super) fn refused_rows(rows: &[RefusedRow], as_json: bool, out: &mut impl Write) -> io::Result<()> {
+/// The table of refused rows, in a terminal so many columns wide.
+pub(super) fn refused_table(width: Option<usize>) -> TextTable {
+    TextTable::new(&["ID", "STATE", "DESTINATION", "KEY", "REASON"]).within(width)
+}
+
+/// Some more refused rows, by their ids: in the table for people, each a line for programs.
+pub(super) fn refused_rows(
+    rows: &[RefusedRow],
+    table: &mut TextTable,
+    as_json: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if !as_json {
+        let rows: Vec<_> = rows.iter().map(cells).collect();
+        return out.write_all(table.lines(&rows).as_bytes());
+    }
     for row in rows {
         let RefusedRow { id, is_held, destination, key, reason, times, payload } = row;
-        if as_json {
-            let payload: Value = serde_json::from_str(payload).unwrap_or(Value::Null);
-            let line = json!({
-                "id": id, "state": state(*is_held), "destination": destination, "key": key, "reason": reason,
-                "refused_at": times.0, "created_at": times.1, "payload": payload,
-            });
-            writeln!(out, "{line}")?;
-        } else {
-            let key = key.as_deref().unwrap_or("-");
-            let line = format!("{id:>12}  {:<7}  {destination}  {key}  {reason}", state(*is_held));
-            writeln!(out, "{}", printable(&line))?;
-        }
+        let payload: Value = serde_json::from_str(payload).unwrap_or(Value::Null);
+        let line = json!({
+            "id": id, "state": state(*is_held), "destination": destination, "key": key, "reason": reason,
+            "refused_at": times.0, "created_at": times.1, "payload": payload,
+        });
+        writeln!(out, "{line}")?;
     }
     Ok(())
+}
+
+fn cells(row: &RefusedRow) -> Vec<Cell> {
+    vec![
+        // As the flag `--id` takes it: its digits are not grouped.
+        Cell::text(&row.id.to_string()).aligned_right(),
+        Cell::text(state(row.is_held)),
+        // Anything may be written there, and its width is that of every row.
+        Cell::short(&row.destination),
+        row.key.as_deref().map_or_else(|| Cell::maybe(None), Cell::short),
+        Cell::whole(&row.reason),
+    ]
 }
 
 fn state(is_held: bool) -> &'static str {
@@ -54,7 +75,7 @@ pub(super) fn status(
         });
         return writeln!(out, "{line}");
     }
-    writeln!(out, "table    {}", printable(&table.told()))?;
+    writeln!(out, "table    {}", plain(&table.told()))?;
     writeln!(out, "waiting  {waiting} rows, {bytes} bytes")?;
     // A clock of the database that was set back makes no row younger than new.
     let lag = |ms: i64| duration::format(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
@@ -64,16 +85,9 @@ pub(super) fn status(
     writeln!(out, "held     {held}")?;
     writeln!(out, "refused  {refused}")?;
     match worker {
-        Some(worker) => writeln!(out, "worker   {}", printable(&worker.to_string())),
+        Some(worker) => writeln!(out, "worker   {}", plain(&worker.to_string())),
         None => writeln!(out, "worker   none: no relay works on this table"),
     }
-}
-
-/// A row may hold anything: what a terminal would obey is shown escaped.
-fn printable(line: &str) -> String {
-    line.chars()
-        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
-        .collect()
 }
 
 #[cfg(test)]
@@ -117,17 +131,19 @@ mod tests {
             id: 7,
             is_held: true,
             destination: "queue:a/b".to_owned(),
-            key: None,
+            key: Some("k".to_owned()),
             reason: "422 x: \u{1b}[31m".to_owned(),
             times: (None, "2030-01-01T00:00:00.000Z".to_owned()),
             payload: "{\"a\":1}".to_owned(),
         };
         let shown = |as_json| {
             let mut out = Vec::new();
-            refused_rows(std::slice::from_ref(&row), as_json, &mut out).expect("written");
+            let rows = std::slice::from_ref(&row);
+            refused_rows(rows, &mut refused_table(None), as_json, &mut out).expect("written");
             String::from_utf8(out).expect("text")
         };
-        assert_eq!(shown(false), "           7  held     queue:a/b  -  422 x: \\u{1b}[31m\n");
+        let text = shown(false);
+        assert!(text.ends_with("\n 7  held   queue:a/b    k    422 x: \\u{1b}[31m\n"), "{text}");
         let json: Value = serde_json::from_str(&shown(true)).expect("a document");
         assert_eq!(
             (&json["id"], &json["state"], &json["payload"]["a"]),

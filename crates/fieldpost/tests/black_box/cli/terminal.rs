@@ -13,6 +13,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cli::rig::program;
 use crate::cli::scripted::{Scripted, answer};
+use crate::postgres;
 
 /// A terminal so many columns wide: our end of it, and that of a program.
 fn terminal(columns: u16) -> (OwnedFd, OwnedFd) {
@@ -147,6 +148,30 @@ fn every_table_fits_the_terminal_and_loses_nothing_that_is_not_seen_again() {
             assert_eq!(joined.contains(&long), document.to_string().contains(&long), "{words}: {shown}");
             assert_eq!(server.asked().len(), 1, "{words}");
         }
+    }
+}
+
+#[test]
+fn refused_rows_of_an_outbox_fit_the_terminal_with_the_whole_reason() {
+    let database = postgres::database();
+    let script = program("nowhere").args(["relay", "sql"]).output().expect("it runs").stdout;
+    database.sql(&String::from_utf8(script).expect("text"));
+    let reason = format!("422{}!", "e".repeat(200));
+    database.sql(&format!(
+        "INSERT INTO fieldpost_outbox_refused (id, uid, destination, key, payload, created_at, reason) \
+         VALUES (1234567, gen_random_uuid(), 'queue:shop/mail', repeat('k', 300), '1', now(), '{reason}')"
+    ));
+    for columns in [80, 60, 40] {
+        let mut command = program("nowhere");
+        command.args(["relay", "refused", "ls", "--database", &database.url()]);
+        let shown = on_terminal(columns, command);
+        let headings = ["ID", "STATE", "DESTINATION", "KEY", "REASON"];
+        assert!(shown.split_whitespace().take(5).eq(headings), "{shown}");
+        for line in shown.lines() {
+            assert!(line.width() <= usize::from(columns), "{} of {columns}: {line}", line.width());
+        }
+        let joined: String = shown.split_whitespace().collect();
+        assert!(joined.contains("1234567refusedqueue:shop/mailkkk") && joined.contains(&reason), "{shown}");
     }
 }
 
