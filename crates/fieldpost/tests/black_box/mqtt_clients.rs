@@ -50,17 +50,22 @@ impl Rig {
         Self::start_on(Site::new(Path::new(BINARY), &[]).expect("a directory")).await
     }
 
-    /// A server with a config file, which lists logins. The site starts a script that adds the file
-    /// to its arguments.
+    /// A server with a config file, which lists logins.
     async fn start_with_logins(directory: &Path) -> Self {
-        let (config, script) = (directory.join("fieldpost.toml"), directory.join("fieldpost"));
         let logins = LOGINS.map(|(username, speaks_for)| {
             let sha256 = Sha256::digest(username);
             format!(
                 "[[auth.mqtt]]\nusername = \"{username}\"\npassword_sha256 = \"{sha256:x}\"\n{speaks_for}\n"
             )
         });
-        std::fs::write(&config, logins.concat()).expect("written");
+        Self::start_with_config(directory, &logins.concat()).await
+    }
+
+    /// A server with this config file. The site starts a script that adds the file to its
+    /// arguments.
+    async fn start_with_config(directory: &Path, text: &str) -> Self {
+        let (config, script) = (directory.join("fieldpost.toml"), directory.join("fieldpost"));
+        std::fs::write(&config, text).expect("written");
         let start = format!("#!/bin/sh\nexec '{BINARY}' \"$@\" --config '{}'\n", config.display());
         std::fs::write(&script, start).expect("written");
         std::fs::set_permissions(&script, Permissions::from_mode(0o700)).expect("executable");
@@ -339,6 +344,26 @@ async fn rumqttc_is_told_the_reason_of_every_refusal() {
         assert_eq!(rumqttc_reasons(&rig, &publishes).await, cases.map(|(_, _, reason)| reason), "{qos:?}");
     }
     assert_eq!(rig.readings("0xA").await, [json!(1), json!(1)]);
+}
+
+#[tokio::test]
+async fn rumqttc_is_told_that_the_config_file_wants_no_copies_of_reports() {
+    use v5::mqttbytes::v5::Packet;
+    let directory = tempfile::tempdir().expect("a directory");
+    let rig = Rig::start_with_config(directory.path(), "[mqtt]\nmirror = false\n").await;
+    let port = rig.mqtt_port.parse().expect("a port");
+    let mut options = v5::MqttOptions::new("rumqttc", "127.0.0.1", port);
+    options.set_keep_alive(Duration::from_secs(30));
+    let (client, mut events) = v5::AsyncClient::new(options, 10);
+    client.subscribe("dev/#", v5::mqttbytes::QoS::AtMostOnce).await.expect("queued");
+    let ack = loop {
+        let event = timeout(PATIENCE, events.poll()).await.expect("in time").expect("connected");
+        if let v5::Event::Incoming(Packet::SubAck(ack)) = event {
+            break ack;
+        }
+    };
+    let reason = ack.properties.and_then(|properties| properties.reason_string).unwrap_or_default();
+    assert!(reason.contains("[mqtt] mirror is false"), "{reason:?}");
 }
 
 #[tokio::test]
