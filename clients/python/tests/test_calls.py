@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import pickle
 import unittest
 from datetime import datetime, timedelta, timezone
-from typing import Any, Callable
+from typing import Any, Callable, Literal, get_args, get_origin, get_type_hints
 
 import fieldpost
-from fieldpost import Alias, NewJob, Retries
+from fieldpost import Alias, NewJob, OnConflict, Retries
+from fieldpost.model import JobTerms
 
 from .scripted import HANG_UP, Scripted, answer
 
@@ -82,6 +84,17 @@ class Publishing(unittest.TestCase):
                     {"payload": None, "every": "1h30m"},
                 ],
             )
+
+    def test_a_type_checker_is_told_each_value_of_on_conflict(self) -> None:
+        self.assertIs(get_origin(OnConflict), Literal)
+        self.assertEqual(sorted(get_args(OnConflict)), ["keep", "reject", "replace"])
+        for terms in (NewJob, JobTerms):
+            self.assertEqual(get_args(get_type_hints(terms)["on_conflict"]), (OnConflict, type(None)))
+        # Only a checker has ``Unpack``: these annotations stay as they are written.
+        for queue in (fieldpost.Queue, fieldpost.AsyncQueue):
+            publish, publish_many = (inspect.signature(getattr(queue, name)) for name in ("publish", "publish_many"))
+            self.assertEqual(publish.parameters["terms"].annotation, "Unpack[JobTerms]")
+            self.assertEqual(publish_many.parameters["jobs"].annotation, "Iterable[NewJob]")
 
     def test_a_lost_connection_is_repeated_under_the_same_key(self) -> None:
         script = [HANG_UP, answer(503, {"code": "not_accepting"}), PUBLISHED]
