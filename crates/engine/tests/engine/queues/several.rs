@@ -2,7 +2,7 @@
 
 use engine::queues::{ConsumeTerms, QueueName};
 
-use super::rig::{Rig, SECOND, job, text, want};
+use super::rig::{Rig, SECOND, job, later, text, want};
 
 const NAMES: [&str; 4] = ["urgent", "empty", "mail", "slow"];
 
@@ -43,6 +43,9 @@ async fn the_next_queue_fills_up_what_those_before_it_have_left() {
 #[tokio::test]
 async fn whoever_waits_for_several_queues_is_filled_up_too() {
     let rig = Rig::start().await;
+    // Due before the first job comes, and seen once its queue is asked.
+    let due_meanwhile = vec![later("3", 50 * SECOND)];
+    rig.queues().publish(&queues()[3], due_meanwhile, None).await.expect("published");
     let asking = rig.queues();
     let waiting = tokio::spawn(async move {
         let want = ConsumeTerms { wait: 60 * SECOND, ..want(5) };
@@ -51,8 +54,9 @@ async fn whoever_waits_for_several_queues_is_filled_up_too() {
         jobs.iter().map(|job| (job.queue, text(&job.payload))).collect::<Vec<_>>()
     });
     rig.until_waiting(NAMES.len() as u64).await;
+    rig.pass(50 * SECOND);
     rig.publish_to(2, &["1", "2"]).await;
-    assert_eq!(waiting.await.expect("ends"), expected(&[(2, "1"), (2, "2")]));
+    assert_eq!(waiting.await.expect("ends"), expected(&[(2, "1"), (2, "2"), (3, "3")]));
 }
 
 #[tokio::test]
