@@ -143,6 +143,22 @@ async fn a_stream_of_several_queues_takes_earlier_ones_first_and_names_them() {
 }
 
 #[tokio::test]
+async fn the_next_queue_of_a_stream_fills_up_the_credits_that_earlier_ones_leave() {
+    let rig = Rig::start().await;
+    let mut jobs = rig.jobs().await;
+    for (queue, carried) in [("later", 3..5), ("first", 1..3)] {
+        let request = PublishRequest { queue: queue.to_owned(), ..publish(carried.map(numbered).collect()) };
+        jobs.publish(request).await.expect("published");
+    }
+    let mut worker = Worker::open(&mut jobs, &["first", "later"], 3).await;
+    // One message: where each queue is asked alone, each has a message of its own.
+    let got = worker.hear().await.expect("no refusal").expect("it goes on").jobs;
+    assert_eq!(numbers(&got), [1, 2, 3]);
+    let queues: Vec<_> = got.iter().map(|job| job.queue.as_str()).collect();
+    assert_eq!(queues, ["first", "first", "later"]);
+}
+
+#[tokio::test]
 async fn a_slow_worker_is_not_sent_more_than_it_takes_and_what_it_has_not_taken_goes_to_another() {
     const JOBS: usize = 400;
     let rig = Rig::start().await;
