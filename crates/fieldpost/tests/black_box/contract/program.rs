@@ -196,3 +196,37 @@ async fn the_allocator_has_an_arena_for_every_two_cores_unless_it_is_told_otherw
         assert!(environment.contains(&format!("_RJEM_MALLOC_CONF={expect}")), "{environment}");
     }
 }
+
+/// A small program stands for ours, whose optimised build takes minutes.
+#[test]
+fn debug_information_moves_into_a_file_that_the_program_leads_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [source, program, moved] = ["small.c", "small", "small.debug"].map(|name| folder.path().join(name));
+    let done = |mut command: Command| {
+        let output = command.output().expect("it runs");
+        assert!(output.status.success(), "{command:?}: {}", said(&output));
+        said(&output)
+    };
+    let sections = |file: &Path| {
+        let mut objdump = Command::new("objdump");
+        objdump.arg("--section-headers").arg(file);
+        done(objdump)
+    };
+    fs::write(&source, "int main(void) { return 0; }\n").expect("written");
+    let mut cc = Command::new("cc");
+    cc.arg("-g").arg("-o").args([&program, &source]);
+    done(cc);
+    assert!(sections(&program).contains(".debug_info"), "there is some to move");
+    // Also after a build that had nothing to do.
+    for _ in 0..2 {
+        let mut split = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/split-debug"));
+        split.arg(&program);
+        done(split);
+        let left = sections(&program);
+        assert!(!left.contains(".debug_") && left.contains(".gnu_debuglink"), "{left}");
+        assert!(sections(&moved).contains(".debug_info"));
+        let bytes = fs::read(&program).expect("it is there");
+        assert!(String::from_utf8_lossy(&bytes).contains("small.debug"), "the link names the file");
+    }
+    done(Command::new(&program));
+}
