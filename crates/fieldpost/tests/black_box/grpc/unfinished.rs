@@ -1,12 +1,14 @@
 //! Calls that announce much and send little, or ask for much and take nothing. No client library
 //! would do that, so their frames of HTTP/2 are written here.
 
+use std::net::SocketAddr;
+
 use grpc::proto::jobs_client::JobsClient;
 use grpc::proto::new_job::Payload;
 use grpc::proto::work_request::Acks;
 use grpc::proto::{NewJob, PublishRequest, WorkRequest};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
@@ -18,6 +20,7 @@ use crate::grpc::rig::{NS, PATIENCE, QUEUE, Rig, Worker, consume, consuming, num
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -25,9 +28,27 @@ const END_HEADERS: u8 = 4;
 /// A connection that speaks in frames.
 struct Frames(TcpStream);
 
+/// What may be sent before it is read, in bytes: of a call, and of all calls of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Windows {
+    of_call: u32,
+    of_connection: u32,
+}
+
 impl Frames {
     async fn open(address: &str) -> Self {
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        Self::begun(TcpStream::connect(address).await.expect("it listens")).await
+    }
+
+    /// One that comes from this host.
+    async fn open_from(host: u8, address: &str) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(SocketAddr::from(([127, 0, 0, host], 0))).expect("an address of this machine");
+        let address = address.parse().expect("an address");
+        Self::begun(socket.connect(address).await.expect("it listens")).await
+    }
+
+    async fn begun(mut stream: TcpStream) -> Self {
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.expect("sent");
         Self(stream)
     }
@@ -75,17 +96,46 @@ impl Frames {
         self.0.write_all(&frame).await.expect("the connection is open");
     }
 
+    /// The next frame: what it begins with, and its payload.
+    async fn frame(&mut self) -> ([u8; 9], Vec<u8>) {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).await.expect("a frame");
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        self.0.read_exact(&mut payload).await.expect("all of it");
+        (head, payload)
+    }
+
     /// Reads until so many calls are answered and over.
     async fn until_ended(&mut self, calls: usize) {
         let mut ended = 0;
         while ended < calls {
-            let mut head = [0; 9];
-            self.0.read_exact(&mut head).await.expect("a frame");
-            let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
-            self.0.read_exact(&mut payload).await.expect("all of it");
+            let (head, _) = self.frame().await;
             ended += usize::from(head[3] == HEADERS && head[4] & END_STREAM != 0);
         }
     }
+
+    /// What the server lets this connection send, as it says before any call.
+    async fn windows(&mut self) -> Windows {
+        /// That of a connection before the server says more, and of a call too.
+        const AT_FIRST: u32 = 65_535;
+        let mut windows = Windows { of_call: AT_FIRST, of_connection: AT_FIRST };
+        while windows.of_connection == AT_FIRST {
+            let (head, payload) = timeout(PATIENCE, self.frame()).await.expect("it says so at once");
+            if head[3] == SETTINGS {
+                let of_call =
+                    payload.chunks(6).find(|setting| setting[..2] == INITIAL_WINDOW_SIZE.to_be_bytes());
+                windows.of_call = of_call.map_or(windows.of_call, |setting| number(&setting[2..]));
+            }
+            if head[3] == WINDOW_UPDATE {
+                windows.of_connection += number(&payload);
+            }
+        }
+        windows
+    }
+}
+
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes(bytes.try_into().expect("four bytes"))
 }
 
 /// The beginning of a message of this size.
@@ -111,6 +161,52 @@ async fn health_is_told_to_anybody_and_takes_little() {
     timeout(PATIENCE, frames.until_ended(CALLS as usize - 16)).await.expect("16 wait for their message");
     let health = HealthClient::new(server.channel().await).check(HealthCheckRequest::default()).await;
     assert!(health.is_ok(), "another connection has a share of its own");
+}
+
+#[tokio::test]
+async fn a_call_without_a_token_is_refused_before_any_of_its_message_is_there() {
+    const PATHS: [&str; 12] = [
+        "/fieldpost.v1.Jobs/Work",
+        "/fieldpost.v1.Jobs/Publish",
+        "/fieldpost.v1.Reports/Send",
+        "/fieldpost.v1.Commands/Send",
+        "/fieldpost.v1.Rollouts/Create",
+        "/fieldpost.v1.Rollouts/Watch",
+        "/fieldpost.v1.Tasks/Run",
+        "/fieldpost.v1.Streams/Append",
+        "/fieldpost.v1.Streams/Commit",
+        "/fieldpost.v1.Coordination/Pipeline",
+        "/fieldpost.v1.Coordination/Listen",
+        "/fieldpost.v1.Coordination/PutCached",
+    ];
+    let server = Guarded::start().await;
+    let mut frames = Frames::open(&server.address()).await;
+    for (call, path) in (0..).zip(PATHS) {
+        frames.begin(1 + 2 * call, path, &announced(16 << 20, 15)).await;
+    }
+    let ended = timeout(PATIENCE, frames.until_ended(PATHS.len())).await;
+    assert!(ended.is_ok(), "none waits for its message");
+}
+
+#[tokio::test]
+async fn what_calls_send_before_it_is_read_is_bounded_for_all_connections() {
+    const CALLS: u32 = 256;
+    let windows = |of_call: u32| Windows { of_call, of_connection: CALLS * of_call };
+    let (wide, narrow) = (windows(64 * 1_024), windows(4 * 1_024));
+    let rig = Rig::start().await;
+    let mut held = Vec::new();
+    // An address has eight wide ones, and all of them have sixteen.
+    for (host, of_host) in [(1, 8), (2, 8), (3, 0)] {
+        for connection in 0..=of_host {
+            let mut frames = Frames::open_from(host, &rig.address()).await;
+            let expect = if connection < of_host { wide } else { narrow };
+            assert_eq!(frames.windows().await, expect, "{host} {connection}");
+            held.push(frames);
+        }
+    }
+    drop(held.swap_remove(0));
+    let given_again = async { while Frames::open_from(3, &rig.address()).await.windows().await != wide {} };
+    timeout(PATIENCE, given_again).await.expect("one of them is gone");
 }
 
 #[tokio::test]
