@@ -2,11 +2,17 @@
 
 use std::net::Ipv4Addr;
 
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{advance, pause, sleep};
 
 use super::*;
+use crate::listen::Handshakes;
 
 fn pool(places: usize) -> Arc<ConnectionPool> {
     Arc::new(ConnectionPool::new(Capacity::new(places)))
@@ -183,6 +189,73 @@ async fn idle_strangers_go_before_a_fleet_behind_one_address() {
         }
     }
     assert_eq!(leave, [0, 1]);
+}
+
+/// What a server needs for TLS, and a client that trusts it. The client says much at first: it
+/// offers protocols that the server does not know.
+fn tls() -> (Arc<ServerConfig>, ClientConnection) {
+    let names = ["localhost".to_owned()];
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).expect("a certificate");
+    let mut trusted = RootCertStore::empty();
+    trusted.add(cert.der().clone()).expect("a certificate");
+    let mut client = ClientConfig::builder().with_root_certificates(trusted).with_no_client_auth();
+    client.alpn_protocols = (b'a'..=b'd').map(|letter| vec![letter; 200]).collect();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let client = ClientConnection::new(Arc::new(client), name).expect("a right configuration");
+    let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
+    let server = ServerConfig::builder().with_no_client_auth();
+    let server = server.with_single_cert(vec![cert.der().clone()], key).expect("a right key");
+    (Arc::new(server), client)
+}
+
+#[tokio::test]
+async fn a_tls_handshake_that_comes_in_pieces_keeps_its_place() {
+    pause();
+    let (config, mut client) = tls();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let mut stream = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+    let (accepted, _) = listener.accept().await.expect("it came");
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).expect("in memory");
+    let (first, second) = hello.split_at(hello.len() / 2);
+    stream.write_all(first).await.expect("sent");
+    while accepted.peek(&mut vec![0; first.len()]).await.expect("it is there") < first.len() {}
+
+    let pool = Arc::new(ConnectionPool::of_handshakes(Capacity::new(1)));
+    let pooled = pool.enter(peer(1)).await.expect("room");
+    let handshake = tokio::spawn(async move {
+        let handshakes = Handshakes::new();
+        tokio::select! {
+            agreed = handshakes.agree(accepted, config, &pooled) => agreed.is_ok(),
+            () = pooled.evicted() => false,
+        }
+    });
+    yield_now().await;
+    // Until a newcomer comes it has moved so much that it may just stay.
+    let slowest = |bytes: usize| Duration::from_millis(bytes as u64 * 1_000 / PACE_MIN);
+    assert!(slowest(first.len()) > HANDSHAKE_MIN);
+    advance(slowest(first.len())).await;
+    assert!(pool.enter(peer(2)).await.is_none(), "what it said counts");
+
+    stream.write_all(second).await.expect("sent");
+    let (mut buffer, mut told) = ([0; 4_096], 0);
+    while client.is_handshaking() {
+        let read = stream.read(&mut buffer).await.expect("an open connection");
+        assert!(read > 0, "it is not over");
+        told += read;
+        let mut unread = &buffer[..read];
+        while !unread.is_empty() {
+            client.read_tls(&mut unread).expect("in memory");
+            client.process_new_packets().expect("a right answer");
+        }
+    }
+    advance(slowest(hello.len() + told) - slowest(first.len())).await;
+    assert!(pool.enter(peer(2)).await.is_none(), "what it was told counts too");
+
+    let mut last = Vec::new();
+    client.write_tls(&mut last).expect("in memory");
+    stream.write_all(&last).await.expect("sent");
+    assert!(handshake.await.expect("no panic"), "they agree");
 }
 
 /// Connections that wait to be accepted, in order.
