@@ -1,7 +1,8 @@
 //! A store in memory whose commits wait until the test lets them through: so a test knows that
-//! something is not durable yet.
+//! something is not durable yet. Reads of other threads can be held too.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, ThreadId};
 
 use base::{Lineage, PartitionId, Timestamp};
 use engine::records::Batch;
@@ -15,12 +16,23 @@ pub(crate) struct HeldStore {
     inner: MemoryStore,
     gate: Mutex<Gate>,
     waiting: watch::Sender<usize>,
+    reads: Mutex<Option<HeldReads>>,
+    reads_go_on: Condvar,
+    reads_waiting: watch::Sender<usize>,
 }
 
 #[derive(Default)]
 struct Gate {
     held: bool,
     waiting: Vec<(Batch, CommitDone)>,
+}
+
+/// Which reads wait.
+#[derive(Clone, Copy)]
+struct HeldReads {
+    partition: PartitionId,
+    /// Nothing waits here: it is the thread of the test, which serves all sockets.
+    except: ThreadId,
 }
 
 impl Gate {
@@ -40,7 +52,42 @@ impl HeldStore {
             inner: MemoryStore::new(Lineage(7), 4),
             gate: Mutex::default(),
             waiting: watch::Sender::new(0),
+            reads: Mutex::default(),
+            reads_go_on: Condvar::new(),
+            reads_waiting: watch::Sender::new(0),
         })
+    }
+
+    /// From now on reads of this partition wait, unless the thread that calls this makes them.
+    pub(crate) fn hold_reads_of(&self, partition: PartitionId) {
+        let held = HeldReads { partition, except: thread::current().id() };
+        *self.reads.lock().expect("no panic") = Some(held);
+    }
+
+    /// Waits until a read does.
+    pub(crate) async fn holds_a_read(&self) {
+        let mut waiting = self.reads_waiting.subscribe();
+        let one = timeout(PATIENCE, waiting.wait_for(|waiting| *waiting > 0)).await;
+        one.expect("in time").expect("a sender");
+    }
+
+    /// Lets all reads go on.
+    pub(crate) fn release_reads(&self) {
+        *self.reads.lock().expect("no panic") = None;
+        self.reads_go_on.notify_all();
+    }
+
+    fn wait_to_read(&self, partition: PartitionId) {
+        let is_held = |reads: &mut Option<HeldReads>| {
+            reads.is_some_and(|held| held.partition == partition && held.except != thread::current().id())
+        };
+        let mut reads = self.reads.lock().expect("no panic");
+        if is_held(&mut reads) {
+            self.reads_waiting.send_modify(|waiting| *waiting += 1);
+            let (_reads, waited) =
+                self.reads_go_on.wait_timeout_while(reads, PATIENCE, is_held).expect("no panic");
+            assert!(!waited.timed_out(), "the test lets reads go on");
+        }
     }
 
     /// From now on commits wait.
@@ -118,6 +165,7 @@ impl Store for HeldStore {
     }
 
     fn view(&self, partition: PartitionId) -> Result<Box<dyn View>, StoreError> {
+        self.wait_to_read(partition);
         self.inner.view(partition)
     }
 

@@ -1,6 +1,7 @@
 //! Logins: who is let in, and for which devices each may speak.
 
 use access::{Login, Logins};
+use base::PartitionId;
 use engine::{DevicePatch, NewDevice};
 use gateway::mqtt::MqttLimits;
 use sha2::{Digest, Sha256};
@@ -257,6 +258,22 @@ async fn a_subscribe_looks_up_few_labels_however_many_it_names() {
     assert_eq!((codes[0], &codes[1..64]), (1, &refused[..]));
     assert!(codes[64..].iter().all(|code| *code == 0x97), "{codes:x?}");
     assert_eq!(rig.figure("fieldpost_mqtt_label_lookups_total"), 64);
+}
+
+#[tokio::test]
+async fn nobody_else_waits_while_a_label_is_looked_up() {
+    let rig = rig().await;
+    let mut site = RawClient::connect(rig.mqtt, login(V5, "label")).await;
+    let mut other = RawClient::connect(rig.mqtt, login(V5, "device")).await;
+    rig.store.hold_reads_of(PartitionId(0));
+    site.lock(1, "0x1", 1).await;
+    // On the thread that serves all sockets here, it would not be held.
+    rig.store.holds_a_read().await;
+    other.lock(1, "0xA", 1).await;
+    other.expect(&puback(1)).await;
+    rig.store.release_reads();
+    site.expect(&puback(1)).await;
+    assert_eq!(rig.readings("0x1"), ["1"]);
 }
 
 #[tokio::test]
