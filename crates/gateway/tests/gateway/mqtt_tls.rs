@@ -19,7 +19,7 @@ use crate::raw_client::Version::V5;
 use crate::raw_client::{Connect, RawClient, lock, puback};
 use crate::rig::{LOCKS, Rig};
 
-fn certificate() -> (CertificateDer<'static>, Arc<ServerConfig>) {
+pub(crate) fn certificate() -> (CertificateDer<'static>, Arc<ServerConfig>) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
@@ -28,12 +28,18 @@ fn certificate() -> (CertificateDer<'static>, Arc<ServerConfig>) {
     (cert.der().clone(), Arc::new(config))
 }
 
-/// A client that trusts this certificate only.
 async fn connect(rig: &Rig, trusted: &CertificateDer<'static>) -> std::io::Result<TlsStream<TcpStream>> {
+    agree(TcpStream::connect(rig.mqtt).await?, trusted).await
+}
+
+/// Agrees on TLS as a client that trusts this certificate only.
+pub(crate) async fn agree(
+    stream: TcpStream,
+    trusted: &CertificateDer<'static>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).expect("a certificate");
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    let stream = TcpStream::connect(rig.mqtt).await?;
     let name = ServerName::try_from("localhost").expect("a name");
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
