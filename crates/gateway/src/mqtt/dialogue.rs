@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use engine::Engine;
+use net::listen::Capacity;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -36,7 +37,8 @@ impl Dialogues {
 
     /// Serves one connection until it is closed and all that it handed in is settled.
     pub async fn converse<S: AsyncRead + AsyncWrite + Unpin>(&self, mut stream: S) {
-        let handshake = Box::pin(answer_connect(&mut stream, &self.shared, None, || true));
+        let places = Arc::new(Capacity::new(1));
+        let handshake = Box::pin(answer_connect(&mut stream, &self.shared, None, || places.take()));
         let done = timeout(self.shared.limits.connect_timeout, handshake).await;
         match done.unwrap_or(Err("timeout")) {
             Ok(done) => {

@@ -33,6 +33,7 @@ pub(super) struct HandshakeDone {
     access: Rights,
     slot: SessionSlot,
     of_login: CapacityPermit,
+    place: Arc<CapacityPermit>,
     protocol: MqttProtocol,
 }
 
@@ -47,6 +48,7 @@ impl HandshakeDone {
             _counted: Counted::new(&shared.metrics.connections),
             slot: self.slot,
             _of_login: self.of_login,
+            _place: self.place,
             access: self.access,
             will,
             session_expiry_secs,
@@ -59,13 +61,13 @@ impl HandshakeDone {
 /// Why there is no session; the label it is counted under.
 pub(super) type HandshakeRefused = &'static str;
 
-/// Waits for the CONNECT and answers it; `has_room` is asked then whether there is room for one
-/// more connection.
+/// Waits for the CONNECT and answers it; `free_place` is asked then for a place among all
+/// connections.
 pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     shared: &Arc<MqttShared>,
     peer: Option<SocketAddr>,
-    has_room: impl FnOnce() -> bool,
+    free_place: impl FnOnce() -> Option<CapacityPermit>,
 ) -> Result<HandshakeDone, HandshakeRefused> {
     let (mut hello, unread) = match receive_hello(stream, shared).await? {
         Ok(received) => received,
@@ -89,13 +91,17 @@ pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
         note_full_login(&hello, &principal, (shared, peer), ("one more is refused", label(reason)));
         return Err(refuse(stream, version, reason).await);
     };
-    if !has_room() {
+    // A client whose line broke comes back before anybody knows that its connection is dead. That
+    // one must not keep it out.
+    let own_place = || shared.sessions.place_of(principal.number, &hello.client_id);
+    let Some(place) = free_place().map(Arc::new).or_else(own_place) else {
         return Err(refuse(stream, version, Reason::ServerBusy).await);
-    }
+    };
     if shared.engine.failure().is_some() {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     }
-    let Some(Entered { slot, state, another_leaves }) = enter(&hello, &principal, shared).await else {
+    let Some(Entered { slot, state, another_leaves }) = enter(&hello, &principal, shared, &place).await
+    else {
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     };
     if another_leaves {
@@ -118,7 +124,7 @@ pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
         return Err(refuse(stream, version, Reason::ServerUnavailable).await);
     }
     let protocol = protocol.going_on(unread, out);
-    Ok(HandshakeDone { hello, access, slot, of_login, protocol })
+    Ok(HandshakeDone { hello, access, slot, of_login, place, protocol })
 }
 
 /// Notes what follows from it that a login has all its connections.
@@ -142,9 +148,14 @@ fn note_full_login(
 }
 
 /// Enters among the connections of its login.
-async fn enter(hello: &Hello, principal: &Principal, shared: &MqttShared) -> Option<Entered> {
-    let slots_max = slots_max(principal, shared);
-    shared.sessions.enter(principal.number, &hello.client_id, hello.clean_start, slots_max).await
+async fn enter(
+    hello: &Hello,
+    principal: &Principal,
+    shared: &MqttShared,
+    place: &Arc<CapacityPermit>,
+) -> Option<Entered> {
+    let (slots_max, place) = (slots_max(principal, shared), Arc::downgrade(place));
+    shared.sessions.enter(principal.number, &hello.client_id, hello.clean_start, slots_max, place).await
 }
 
 fn slots_max(principal: &Principal, shared: &MqttShared) -> usize {

@@ -9,8 +9,9 @@ use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, VALUE_BYTES_MAX};
 /// The limits of a listener that a caller may set.
 #[derive(Clone, Copy, Debug)]
 pub struct MqttLimits {
-    /// Most connections at a time; one more is refused with "server busy". An idle one takes less
-    /// than 1.5 KiB here.
+    /// Most connections at a time; one more is refused with "server busy", unless its client has
+    /// one. Then it takes that over, and the two share a place until the older one is over. An idle
+    /// one takes less than 1.5 KiB here.
     pub connections_max: usize,
     /// Most connections and waiting sessions of one login; one more takes the place of its oldest.
     /// With several logins, none gets more than three quarters of all connections.

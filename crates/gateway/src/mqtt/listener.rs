@@ -257,24 +257,16 @@ impl NewConnection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (shared, serving) = (Arc::clone(&self.shared), Arc::clone(&self.serving));
-        let mut place = None;
-        let has_room = || {
-            place = serving.take();
-            place.is_some()
-        };
         let Self { pooled, deadline, shutdown, .. } = &mut self;
         let mut watched = pooled.watch(&mut stream);
-        let handshake = answer_connect(&mut watched, &shared, Some(pooled.peer()), has_room);
-        let done = in_time(*deadline, pooled, shutdown, handshake).await;
-        match (done, place) {
-            (Ok(done), Some(place)) => {
+        let handshake = answer_connect(&mut watched, &shared, Some(pooled.peer()), || serving.take());
+        match in_time(*deadline, pooled, shutdown, handshake).await {
+            Ok(done) => {
                 shared.metrics.connects.count("accepted");
                 let session = done.into_session(stream, &shared);
-                tokio::spawn(session.in_place(place, self.pooled.into_file()).instrument(span));
+                tokio::spawn(session.with_file(self.pooled.into_file()).instrument(span));
             }
-            // Whose handshake is done has a place.
-            (Ok(_), None) => self.not_accepted("busy"),
-            (Err(result), _) => self.not_accepted(result),
+            Err(result) => self.not_accepted(result),
         }
     }
 

@@ -36,6 +36,8 @@ pub(super) struct MqttSession<S> {
     pub(super) slot: SessionSlot,
     /// Its place among the connections of its login, until it is over.
     pub(super) _of_login: CapacityPermit,
+    /// Its place among all. A newcomer that takes it over may have the same one.
+    pub(super) _place: Arc<CapacityPermit>,
     pub(super) access: Rights,
     pub(super) protocol: MqttProtocol,
     pub(super) will: Option<Box<Will>>,
@@ -47,11 +49,10 @@ pub(super) struct MqttSession<S> {
     pub(super) _counted: Counted,
 }
 
-/// A session as a task, with its place. Written out because a state machine made by the compiler
-/// would hold the session twice: once as its argument, once as what goes on.
+/// A session as a task, with its open file. Written out because a state machine made by the
+/// compiler would hold the session twice: once as its argument, once as what goes on.
 pub(super) struct Life<S> {
     phase: SessionPhase<S>,
-    _place: CapacityPermit,
     _file: Option<CapacityPermit>,
 }
 
@@ -91,9 +92,9 @@ enum AfterDisconnect {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> MqttSession<S> {
-    /// What runs until the connection is closed, and then gives place and file back.
-    pub(super) fn in_place(self, place: CapacityPermit, file: Option<CapacityPermit>) -> Life<S> {
-        Life { phase: SessionPhase::Going(self), _place: place, _file: file }
+    /// What runs until the connection is closed, and then gives its open file back.
+    pub(super) fn with_file(self, file: Option<CapacityPermit>) -> Life<S> {
+        Life { phase: SessionPhase::Going(self), _file: file }
     }
 
     /// Runs until the connection is closed.

@@ -6,11 +6,12 @@
 //! on. Client ids of different logins are different clients, so that no login can push out
 //! another's devices. A login has a limit of connections and waiting sessions; beyond it, its
 //! oldest one ends. A connection that gave up its slot has a place until it is over; a login has
-//! few places more than slots.
+//! few places more than slots. Among all connections a newcomer may share the place of the one that
+//! it takes over.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
 use base::locks::locked;
@@ -50,6 +51,8 @@ struct SessionEntry {
     number: u64,
     /// `None` once it was told to leave.
     end: Option<oneshot::Sender<SessionOrder>>,
+    /// Its place among all connections. An absent client has none.
+    place: Weak<CapacityPermit>,
 }
 
 /// A connection that has its slot.
@@ -106,17 +109,26 @@ impl MqttSessions {
         timeout(ENDING_WAIT, place).await.ok()
     }
 
-    /// Registers a connection of a login that may have `slots_max`. Resolves once an older
-    /// connection with the same client id has ended, with its session unless `clean_start` is set.
-    /// `None` if the listener stops.
+    /// The place that a client's connection has among all, for a newcomer that takes it over: both
+    /// have it until both are over. `None` if the client has no connection.
+    pub(super) fn place_of(&self, login: u32, client_id: &str) -> Option<Arc<CapacityPermit>> {
+        let name: Name = (login, Arc::from(client_id));
+        locked(&self.table).by_name.get(&name)?.place.upgrade()
+    }
+
+    /// Registers a connection of a login that may have `slots_max`, with its place among all.
+    /// Resolves once an older connection with the same client id has ended, with its session unless
+    /// `clean_start` is set. `None` if the listener stops.
     pub(super) async fn enter(
         self: &Arc<Self>,
         login: u32,
         client_id: &str,
         clean_start: bool,
         slots_max: usize,
+        place: Weak<CapacityPermit>,
     ) -> Option<Entered> {
-        let (slot, inherited, another_leaves) = self.take_slot(login, client_id, clean_start, slots_max)?;
+        let (slot, inherited, another_leaves) =
+            self.take_slot(login, client_id, clean_start, slots_max, place)?;
         let state = match inherited {
             // An older one without a session to leave behind drops the sender at its end.
             Some(inherited) => inherited.await.ok().filter(|_| !clean_start),
@@ -131,6 +143,7 @@ impl MqttSessions {
         client_id: &str,
         clean_start: bool,
         slots_max: usize,
+        place: Weak<CapacityPermit>,
     ) -> Option<(SessionSlot, Option<oneshot::Receiver<SessionState>>, bool)> {
         let (end, orders) = oneshot::channel();
         let mut table = locked(&self.table);
@@ -140,7 +153,7 @@ impl MqttSessions {
         table.entered += 1;
         let number = table.entered;
         let name: Name = (login, Arc::from(client_id));
-        let older = table.by_name.insert(name.clone(), SessionEntry { number, end: Some(end) });
+        let older = table.by_name.insert(name.clone(), SessionEntry { number, end: Some(end), place });
         let inherited = older.map(|older| table.take_over(login, older, clean_start));
         let another_leaves = table.count_in(number, &name, slots_max);
         Some((
@@ -268,7 +281,7 @@ mod tests {
     const MANY: usize = 100;
 
     async fn entered(sessions: &Arc<MqttSessions>, login: u32, client_id: &str) -> SessionSlot {
-        sessions.enter(login, client_id, true, MANY).await.expect("a slot").slot
+        sessions.enter(login, client_id, true, MANY, Weak::new()).await.expect("a slot").slot
     }
 
     #[tokio::test]
@@ -277,7 +290,7 @@ mod tests {
         let mut first = entered(&sessions, 0, "a").await;
         let newcomer = tokio::spawn({
             let sessions = Arc::clone(&sessions);
-            async move { sessions.enter(0, "a", false, MANY).await }
+            async move { sessions.enter(0, "a", false, MANY, Weak::new()).await }
         });
         assert_eq!(poll_fn(|cx| first.poll_order(cx)).await, MqttEnding::TakenOver { clean_start: false });
         assert!(!newcomer.is_finished());
@@ -288,8 +301,8 @@ mod tests {
     #[tokio::test]
     async fn leaving_late_does_not_remove_the_newcomer() {
         let sessions = Arc::new(MqttSessions::default());
-        let older = sessions.take_slot(0, "a", true, MANY).expect("a slot").0;
-        let newer = sessions.take_slot(0, "a", true, MANY).expect("a slot").0;
+        let older = sessions.take_slot(0, "a", true, MANY, Weak::new()).expect("a slot").0;
+        let newer = sessions.take_slot(0, "a", true, MANY, Weak::new()).expect("a slot").0;
         drop(older);
         assert_eq!(locked(&sessions.table).by_name.len(), 1);
         drop(newer);
@@ -303,7 +316,7 @@ mod tests {
         let mut slot = entered(&sessions, 0, "a").await;
         sessions.stop();
         assert_eq!(poll_fn(|cx| slot.poll_order(cx)).await, MqttEnding::Stopping);
-        assert!(sessions.enter(0, "b", true, MANY).await.is_none());
+        assert!(sessions.enter(0, "b", true, MANY, Weak::new()).await.is_none());
     }
 
     async fn handed_over(clean_start: bool) -> Option<SessionState> {
@@ -311,7 +324,7 @@ mod tests {
         let mut first = entered(&sessions, 0, "a").await;
         let newcomer = tokio::spawn({
             let sessions = Arc::clone(&sessions);
-            async move { sessions.enter(0, "a", clean_start, MANY).await }
+            async move { sessions.enter(0, "a", clean_start, MANY, Weak::new()).await }
         });
         poll_fn(|cx| first.poll_order(cx)).await;
         first.hand_over(SessionState::default());
@@ -328,7 +341,7 @@ mod tests {
     async fn logins_do_not_share_client_ids() {
         let sessions = Arc::new(MqttSessions::default());
         let _one = entered(&sessions, 1, "a").await;
-        let (_other, inherited, _) = sessions.take_slot(2, "a", true, MANY).expect("a slot");
+        let (_other, inherited, _) = sessions.take_slot(2, "a", true, MANY, Weak::new()).expect("a slot");
         assert!(inherited.is_none());
     }
 
@@ -338,7 +351,7 @@ mod tests {
         let mut other = entered(&sessions, 2, "x").await;
         let mut slots = Vec::new();
         for client_id in ["a", "b", "a", "c", "d"] {
-            let entered = sessions.take_slot(1, client_id, true, 2).expect("a slot");
+            let entered = sessions.take_slot(1, client_id, true, 2, Weak::new()).expect("a slot");
             slots.push((entered.0, entered.2));
         }
         let left: Vec<_> = slots.iter().map(|(_, another_leaves)| *another_leaves).collect();
@@ -372,11 +385,11 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_had_to_leave_comes_back_behind_its_own_end() {
         let sessions = Arc::new(MqttSessions::default());
-        let leaving = sessions.take_slot(1, "a", true, 1).expect("a slot").0;
-        let _newer = sessions.take_slot(1, "b", true, 1).expect("a slot").0;
+        let leaving = sessions.take_slot(1, "a", true, 1, Weak::new()).expect("a slot").0;
+        let _newer = sessions.take_slot(1, "b", true, 1, Weak::new()).expect("a slot").0;
         let again = tokio::spawn({
             let sessions = Arc::clone(&sessions);
-            async move { sessions.enter(1, "a", true, 1).await }
+            async move { sessions.enter(1, "a", true, 1, Weak::new()).await }
         });
         tokio::task::yield_now().await;
         assert!(!again.is_finished());

@@ -199,6 +199,26 @@ async fn one_connection_too_many_is_told_that_the_server_is_busy() {
 }
 
 #[tokio::test]
+async fn a_client_takes_the_place_of_its_own_connection_where_no_other_is_free() {
+    let rig = Rig::with(MqttLimits { connections_max: 1, ..MqttLimits::default() }).await;
+    for (version, busy) in [(V311, 3), (V5, 0x89)] {
+        let mut older = RawClient::plain(rig.mqtt, version).await;
+        let mut newer = RawClient::plain(rig.mqtt, version).await;
+        older.expect_end(0x8e).await;
+        let other = Connect { client_id: "other", ..Connect::new(version) };
+        let (_, connack) = RawClient::connack(rig.mqtt, other).await;
+        assert_eq!(connack[3], busy, "the place is taken: {connack:x?}");
+        newer.send(PING).await;
+        newer.expect(PONG).await;
+        drop(newer);
+        rig.figure_becomes("fieldpost_mqtt_connections", 0).await;
+        // The two had one place, which is free now.
+        drop(RawClient::connect(rig.mqtt, other).await);
+        rig.figure_becomes("fieldpost_mqtt_connections", 0).await;
+    }
+}
+
+#[tokio::test]
 async fn a_stopping_listener_settles_what_it_took() {
     let rig = Rig::start().await;
     let (store, readings_of) = (rig.store.clone(), rig.engine.queries());

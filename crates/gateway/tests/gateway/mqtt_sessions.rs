@@ -11,6 +11,7 @@ use crate::raw_client::{
 use crate::rig::{LOCKS, Rig};
 
 const SUBSCRIPTIONS: &str = "fieldpost_mqtt_subscriptions";
+const CONNECTIONS: &str = "fieldpost_mqtt_connections";
 const ABSENT: &str = "fieldpost_mqtt_absent_sessions";
 const GOODBYE: &[u8] = b"\xe0\0";
 
@@ -61,6 +62,20 @@ async fn a_newcomer_takes_over_the_session_of_the_older_connection() {
     newer.send(PING).await;
     newer.expect(PONG).await;
     assert_eq!((rig.figure(SUBSCRIPTIONS), rig.figure(ABSENT)), (2, 0));
+}
+
+#[tokio::test]
+async fn a_client_that_finds_no_place_keeps_its_session() {
+    let rig = Rig::with(MqttLimits { connections_max: 1, ..MqttLimits::default() }).await;
+    drop(RawClient::connect(rig.mqtt, Connect::lasting(V5)).await);
+    rig.figure_becomes(CONNECTIONS, 0).await;
+    let other = RawClient::connect(rig.mqtt, Connect { client_id: "other", ..Connect::new(V5) }).await;
+    let (_, connack) = RawClient::connack(rig.mqtt, Connect::lasting(V5)).await;
+    assert_eq!(connack[3], 0x89, "its session has no place that it could take: {connack:x?}");
+    drop(other);
+    rig.figure_becomes(CONNECTIONS, 0).await;
+    let (_, present) = RawClient::connect_to_session(rig.mqtt, Connect::lasting(V5)).await;
+    assert!(present);
 }
 
 #[tokio::test]

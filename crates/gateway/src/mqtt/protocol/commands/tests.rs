@@ -6,6 +6,7 @@ use access::{Login, Principal};
 use base::{EntityId, Kind, Lineage, SystemClock, Timestamp};
 use engine::settings::{RetrySettings, UnknownDevice};
 use engine::{Engine, EngineSettings, PublishedCommand};
+use net::listen::{Capacity, CapacityPermit};
 use store::MemoryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
@@ -65,8 +66,8 @@ impl Bench {
         client.write_all(connect).await.expect("room");
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
-            let accepted =
-                answer_connect(&mut server, &shared, None, || true).await.expect("a right CONNECT");
+            let accepted = answer_connect(&mut server, &shared, None, a_place).await;
+            let accepted = accepted.expect("a right CONNECT");
             accepted.into_session(server, &shared).run().await;
         });
         client
@@ -94,6 +95,10 @@ impl Bench {
     fn dropped(&self, reason: &'static str) -> u64 {
         self.shared.metrics.commands.dropped.counter(reason).get()
     }
+}
+
+fn a_place() -> Option<CapacityPermit> {
+    Arc::new(Capacity::new(1)).take()
 }
 
 fn subscribe(filter: &str, qos: u8) -> Vec<u8> {
@@ -213,7 +218,7 @@ async fn a_session_that_never_began_is_taken_back() {
     let is_connected = || engine.queries().device(&id).expect("readable").expect("registered").connected;
     let (mut client, mut server) = duplex(4_096);
     client.write_all(b"\x10\x0f\0\x04MQTT\x04\x02\0\x3c\0\x030xA").await.expect("room");
-    let accepted = answer_connect(&mut server, &bench.shared, None, || true).await;
+    let accepted = answer_connect(&mut server, &bench.shared, None, a_place).await;
     assert!(accepted.is_ok() && is_connected());
     drop(accepted);
     let taken_back = async {
