@@ -85,7 +85,7 @@ pub struct DevicePartition {
     devices: ResidentDevices,
     watch: Watch,
     jobs: Jobs,
-    pairs: NotificationStates,
+    notification_states: NotificationStates,
     /// Devices whose newest notification to a client has failed for good.
     stale: HashMap<Incarnation, BTreeSet<DeviceSlot>>,
     quarantine: PartitionQuarantine,
@@ -406,7 +406,7 @@ impl DevicePartition {
 
     fn stats(&self) -> DeviceStats {
         let Connections { never_seen, online, lost } = self.watch.connections();
-        let (pending, quarantined) = (self.pairs.pending(), self.quarantine.len() as u64);
+        let (pending, quarantined) = (self.notification_states.pending(), self.quarantine.len() as u64);
         DeviceStats { never_seen, online, lost, pending, quarantined }
     }
 }

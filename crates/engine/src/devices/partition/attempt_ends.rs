@@ -110,7 +110,7 @@ impl DevicePartition {
         let JobPurpose::Notification(slot, client) = JobPurpose::of(head.queue, head.alias)? else {
             return None;
         };
-        let flight = self.pairs.get(&(slot, client))?.in_flight.clone()?;
+        let flight = self.notification_states.get(&(slot, client))?.in_flight.clone()?;
         Some(Tried { slot, client, reservation, flight })
     }
 
@@ -127,14 +127,14 @@ impl DevicePartition {
         let Tried { slot, client, flight, .. } = tried;
         self.delivery_ended(slot, flight.delivery, (DeliveryStatus::Delivered, flight.attempts), step);
         step.emit(DeviceEffect::Reached(client));
-        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        let Some(mut pair) = self.notification_states.get_mut(&(slot, client)) else { return };
         pair.in_flight = None;
         let more = notification_state::delivered(&mut pair, flight).then(|| Box::new(pair.clone()));
         drop(pair);
         if let Some(pair) = more {
             step.push(Op::PutNotificationState(pair));
         } else {
-            self.pairs.remove(&(slot, client));
+            self.notification_states.remove(&(slot, client));
             step.push(Op::DeleteNotificationState(slot, client));
         }
     }
@@ -156,14 +156,14 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) {
         self.delivery_ended(slot, flight.delivery, (DeliveryStatus::Cancelled, flight.attempts), step);
-        let Some(pair) = self.pairs.remove(&(slot, client)) else { return };
+        let Some(pair) = self.notification_states.remove(&(slot, client)) else { return };
         if pair.pending.is_none() {
             step.push(Op::DeleteNotificationState(slot, client));
             return;
         }
         let left = NotificationState { in_flight: None, ..pair };
         step.push(Op::PutNotificationState(Box::new(left.clone())));
-        self.pairs.insert((slot, client), left);
+        self.notification_states.insert((slot, client), left);
     }
 
     fn failed(
@@ -192,7 +192,7 @@ impl DevicePartition {
         released: &ReleaseOutcome,
         step: &mut DeviceStep<'_>,
     ) {
-        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        let Some(mut pair) = self.notification_states.get_mut(&(slot, client)) else { return };
         let PendingDelivery { delivery, attempts } = waiting;
         pair.in_flight.take_if(|flight| flight.delivery == delivery);
         let progress = match released {
@@ -254,7 +254,8 @@ impl DevicePartition {
         next_run: Option<Timestamp>,
         step: &mut DeviceStep<'_>,
     ) {
-        let waiting = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| pair.pending.take());
+        let waiting =
+            self.notification_states.get_mut(&(slot, client)).and_then(|mut pair| pair.pending.take());
         let Some(waiting) = waiting else { return };
         let released = next_run
             .map_or(ReleaseOutcome::Expired, |next_run| ReleaseOutcome::Recurs { died: false, next_run });
@@ -270,7 +271,9 @@ impl DevicePartition {
         error: AttemptError,
         step: &mut DeviceStep<'_>,
     ) {
-        let Some(flight) = self.pairs.get(&(slot, client)).and_then(|pair| pair.in_flight.clone()) else {
+        let Some(flight) =
+            self.notification_states.get(&(slot, client)).and_then(|pair| pair.in_flight.clone())
+        else {
             return;
         };
         let attempt = Attempt {

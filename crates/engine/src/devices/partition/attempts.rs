@@ -87,7 +87,7 @@ impl DevicePartition {
         };
         let state = self.state(slot);
         let id = device.id.clone();
-        let started = self.pairs.get_mut(&(slot, client)).and_then(|mut pair| {
+        let started = self.notification_states.get_mut(&(slot, client)).and_then(|mut pair| {
             let waiting = notification_state::start_attempt(&mut pair, step.now, state.value.as_ref())?;
             Some((waiting, Box::new(pair.clone())))
         });
@@ -162,7 +162,7 @@ impl DevicePartition {
         delivery: EntityId,
         step: &DeviceStep<'_>,
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let Some(pair) = self.pairs.get(&(slot, client)) else { return Ok(None) };
+        let Some(pair) = self.notification_states.get(&(slot, client)) else { return Ok(None) };
         let waits = pair.pending.is_some_and(|waiting| waiting.delivery == delivery && waiting.attempts > 0);
         let flies = pair.in_flight.as_ref().is_some_and(|flight| flight.delivery == delivery);
         let purpose = JobPurpose::Notification(slot, client);

@@ -23,7 +23,7 @@ use super::notification_states::NotificationStates;
 use super::pending::PendingRecords;
 use super::quarantine::PartitionQuarantine;
 use super::report_outbox::{ReportOutbox, tell_loaded};
-use super::stale::stale_pairs;
+use super::stale::stale_devices;
 use super::{DevicePartition, DeviceStep, DeviceStepPart, LoadedChange};
 use crate::devices::context::DeviceContext;
 use crate::devices::quarantine_budget::KeptReports;
@@ -72,7 +72,7 @@ impl DevicePartition {
             process,
             devices: ResidentDevices::default(),
             jobs,
-            pairs: NotificationStates::default(),
+            notification_states: NotificationStates::default(),
             stale: HashMap::default(),
             quarantine: PartitionQuarantine::new(&context.quarantine, &KeptReports::default()),
             groups: DeviceGroups::default(),
@@ -94,8 +94,8 @@ impl DevicePartition {
         let mut collected = Collected::default();
         view.device_residents(&mut |resident| partition.take_resident(resident, context, &mut collected))?;
         context.fleet.replace(id, collected.index.loaded());
-        partition.pairs = collected.pairs.into_iter().collect();
-        partition.stale = stale_pairs(partition.pairs.values());
+        partition.notification_states = collected.notification_states.into_iter().collect();
+        partition.stale = stale_devices(partition.notification_states.values());
         partition.load_jobs(collected.jobs, now, store);
         partition.outbox.load(&*view)?;
         // What others go by is told only once nothing can fail any more.
@@ -125,7 +125,7 @@ impl DevicePartition {
                     }
                 }
             }
-            DeviceResident::NotificationState(pair) => collected.pairs.push(*pair),
+            DeviceResident::NotificationState(pair) => collected.notification_states.push(*pair),
             DeviceResident::Job(head) => collected.jobs.push(*head),
             DeviceResident::ReportIds(slot, ids) => self.devices.set_report_ids(slot, ids),
             DeviceResident::Quarantined(key, cost) => collected.quarantined.push(key, cost),
@@ -170,7 +170,7 @@ fn watch_settings(settings: &EngineSettings, seq: u64) -> watch::SilenceSettings
 struct Collected {
     index: LoadingIndex,
     orphans: HashSet<Incarnation>,
-    pairs: Vec<NotificationState>,
+    notification_states: Vec<NotificationState>,
     jobs: Vec<JobHead>,
     quarantined: KeptReports,
 }

@@ -54,7 +54,7 @@ impl DevicePartition {
         }
         let clients: SmallVec<[Incarnation; 4]> = self.groups.clients(device.group).collect();
         for client in clients {
-            let mut pair = self.pairs.get_or_new((noticed.slot, client));
+            let mut pair = self.notification_states.get_or_new((noticed.slot, client));
             notification_state::add_event(&mut pair, noticed.kind, noticed.previous.as_ref());
             drop(pair);
             self.queue_notification(noticed.slot, client, (noticed.kind, noticed.sequence), None, step);
@@ -95,7 +95,7 @@ impl DevicePartition {
         step.own.counted.add_delivery(device.group, client, id.at);
         step.push(Op::PutDelivery(Box::new(delivery)));
         self.publish(slot, client, step);
-        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return };
+        let Some(mut pair) = self.notification_states.get_mut(&(slot, client)) else { return };
         let replaced = pair.pending.replace(PendingDelivery { delivery: id, attempts: 0 });
         let failed = pair.failed.take();
         if replaced.is_some() {

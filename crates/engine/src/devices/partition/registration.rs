@@ -136,7 +136,7 @@ impl DevicePartition {
     /// Nothing more is told to this client of this device. An attempt under way cannot be called
     /// back. It is recorded when it ends, and what is told after a new link waits for that.
     pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
-        let Some(pair) = self.pairs.remove(&(slot, client)) else { return };
+        let Some(pair) = self.notification_states.remove(&(slot, client)) else { return };
         let left = notification_state::cancelled(&pair);
         if left.is_none() || pair.pending.is_some() {
             self.cancel_job(slot, client, step);
@@ -155,7 +155,7 @@ impl DevicePartition {
         }
         if let Some(left) = left {
             step.push(Op::PutNotificationState(Box::new(left.clone())));
-            self.pairs.insert((slot, client), left);
+            self.notification_states.insert((slot, client), left);
         } else {
             step.push(Op::DeleteNotificationState(slot, client));
         }
@@ -173,8 +173,8 @@ impl DevicePartition {
     /// The device is deleted. An attempt under way at what was cancelled will not be recorded, so
     /// it is not counted.
     fn forget_attempts(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) {
-        for client in self.pairs.clients_with_cancelled_attempt(slot) {
-            let flight = self.pairs.remove(&(slot, client)).and_then(|pair| pair.in_flight);
+        for client in self.notification_states.clients_with_cancelled_attempt(slot) {
+            let flight = self.notification_states.remove(&(slot, client)).and_then(|pair| pair.in_flight);
             let Some(Flight { delivery, attempts, .. }) = flight else { continue };
             self.cancel_job(slot, client, step);
             self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts - 1), step);

@@ -19,7 +19,7 @@ impl DevicePartition {
     ) -> Result<(), InputFailure> {
         let delivery = self.linked_delivery(id, step)?;
         let place = (delivery.slot, delivery.client);
-        let known = self.pairs.get(&place);
+        let known = self.notification_states.get(&place);
         let waits = known.and_then(|pair| pair.pending).map(|waiting| waiting.delivery);
         let flight = known.and_then(|pair| pair.in_flight.as_ref());
         let flies = flight.filter(|flight| !flight.is_cancelled()).map(|flight| flight.delivery);
@@ -64,8 +64,11 @@ impl DevicePartition {
         let job = self.jobs.by_alias(purpose.line().key(), purpose.alias()).map(|head| head.id);
         let Some(job) = job else { return };
         if self.jobs.reschedule(job, JobClock::Engine, step.now, &mut step.jobs()).is_ok() {
-            let attempts =
-                self.pairs.get(&(slot, client)).and_then(|pair| pair.pending).map_or(0, |w| w.attempts);
+            let attempts = self
+                .notification_states
+                .get(&(slot, client))
+                .and_then(|pair| pair.pending)
+                .map_or(0, |w| w.attempts);
             step.push(due_now(id, attempts, step.now));
         }
     }
@@ -84,7 +87,7 @@ impl DevicePartition {
             self.put_body(job, body, step);
         }
         step.push(Op::DeleteJob(NotificationState::body_of_failed(id)));
-        let Some(mut pair) = self.pairs.get_mut(&(slot, client)) else { return Ok(()) };
+        let Some(mut pair) = self.notification_states.get_mut(&(slot, client)) else { return Ok(()) };
         let Some(failed) = pair.failed.take() else { return Ok(()) };
         pair.pending = Some(failed);
         pair.skipped = pair.skipped.saturating_sub(1);
@@ -112,7 +115,7 @@ impl DevicePartition {
             None if is_change => None,
             None => state.value,
         };
-        self.pairs.get_or_new(place).previous = previous;
+        self.notification_states.get_or_new(place).previous = previous;
         self.tell_again(place.0, place.1, Some(delivery.id), step);
         Ok(())
     }

@@ -75,7 +75,7 @@ impl DevicePartition {
         resend_of: Option<EntityId>,
         step: &mut DeviceStep<'_>,
     ) {
-        let Some(pair) = self.pairs.get(&(slot, client)) else { return };
+        let Some(pair) = self.notification_states.get(&(slot, client)) else { return };
         let state = self.state(slot);
         let told = (notification_state::newest_kind(pair, &state), state.sequence);
         self.queue_notification(slot, client, told, resend_of, step);
@@ -104,7 +104,7 @@ impl DevicePartition {
         client: Incarnation,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let pair = self.pairs.get(&(slot, client));
+        let pair = self.notification_states.get(&(slot, client));
         if let Some(waiting) = pair.and_then(|pair| pair.pending) {
             self.send_now(slot, client, waiting.delivery, step);
             return Ok(());
@@ -115,7 +115,7 @@ impl DevicePartition {
         }
         if pair.is_none_or(|pair| pair.untold.is_empty() && pair.failed.is_none()) {
             let Some(event) = self.newest_event(slot, step)? else { return Ok(()) };
-            self.pairs.get_or_new((slot, client)).previous.clone_from(&event.previous);
+            self.notification_states.get_or_new((slot, client)).previous.clone_from(&event.previous);
         }
         self.tell_again(slot, client, None, step);
         Ok(())
@@ -132,7 +132,7 @@ impl DevicePartition {
 }
 
 /// Stale devices by client, from what was loaded.
-pub(super) fn stale_pairs<'a>(
+pub(super) fn stale_devices<'a>(
     pairs: impl Iterator<Item = &'a NotificationState>,
 ) -> HashMap<Incarnation, BTreeSet<DeviceSlot>> {
     let mut stale = HashMap::<_, BTreeSet<_>>::default();

@@ -47,7 +47,7 @@ fn a_delivered_notification_leaves_nothing_behind() {
     let (mut rig, due) = Rig::with_attempt();
     rig.ended(&due, status(204));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Delivered, 1)]);
-    assert_eq!(rig.partition.pairs.len(), 0);
+    assert_eq!(rig.partition.notification_states.len(), 0);
     assert_eq!(rig.partition.next_wakeup_of_jobs(), None);
     rig.report("0xA", number(0));
     rig.notifies("changed 0xA lock value=0 previous=1 seq=2 types=[Changed] skipped=0 online");
@@ -287,7 +287,7 @@ fn a_client_that_is_gone_is_swept_from_every_device() {
     assert_eq!(sweeps, 3, "a bounded number at a time");
     rig.leases_nothing();
     assert!(rig.deliveries().iter().all(|(status, _)| *status == DeliveryStatus::Cancelled));
-    assert_eq!(rig.partition.pairs.len(), 0);
+    assert_eq!(rig.partition.notification_states.len(), 0);
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn a_delivery_that_failed_for_good_is_sent_again_as_it_was() {
     assert_eq!(again.body, first.body);
     rig.ended(&again, status(200));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Delivered, 4)]);
-    assert_eq!(rig.partition.pairs.len(), 0);
+    assert_eq!(rig.partition.notification_states.len(), 0);
 }
 
 #[test]

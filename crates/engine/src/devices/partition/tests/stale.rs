@@ -176,7 +176,7 @@ fn a_change_while_something_is_told_again_is_told_from_there_on() {
                 format!("changed 0xA lock value=1 previous=0 seq=3 types=[Changed] skipped={skipped} online");
             let next = rig.notifies(&next);
             rig.ended(&next, status(200));
-            assert_eq!(rig.partition.pairs.len(), 0);
+            assert_eq!(rig.partition.notification_states.len(), 0);
         }
     }
 }
@@ -196,7 +196,7 @@ fn what_is_told_again_and_fails_for_good_is_stale_and_stays_told() {
         rig.report("0xA", number(1));
         let next = rig.notifies("changed 0xA lock value=1 previous=0 seq=3 types=[Changed] skipped=2 online");
         rig.ended(&next, status(200));
-        assert_eq!(rig.partition.pairs.len(), 0);
+        assert_eq!(rig.partition.notification_states.len(), 0);
     }
 }
 

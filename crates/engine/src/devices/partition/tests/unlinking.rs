@@ -26,7 +26,7 @@ fn an_attempt_under_way_is_recorded_and_is_the_last() {
         assert_eq!(rig.attempts(due.delivery).len(), 1);
         rig.pass(HOUR / 2);
         rig.leases_nothing();
-        assert_eq!((rig.partition.pairs.len(), rig.partition.next_wakeup_of_jobs()), (0, None));
+        assert_eq!((rig.partition.notification_states.len(), rig.partition.next_wakeup_of_jobs()), (0, None));
     }
 }
 
@@ -35,7 +35,7 @@ fn an_attempt_of_which_nothing_was_sent_is_none() {
     let (mut rig, due) = unlinked();
     rig.ended(&due, AttemptOutcome::Withheld);
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Cancelled, 0)]);
-    assert_eq!((rig.attempts(due.delivery).len(), rig.partition.pairs.len()), (0, 0));
+    assert_eq!((rig.attempts(due.delivery).len(), rig.partition.notification_states.len()), (0, 0));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn after_a_new_link_a_notification_waits_for_the_attempt_under_way() {
     let next = rig.notifies(CHANGED);
     rig.ended(&next, status(200));
     assert_eq!(rig.deliveries(), [(DeliveryStatus::Cancelled, 1), (DeliveryStatus::Delivered, 1)]);
-    assert_eq!(rig.partition.pairs.len(), 0);
+    assert_eq!(rig.partition.notification_states.len(), 0);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn without_a_new_link_nothing_is_left_of_an_attempt_that_never_ends() {
         }
         rig.pass(Duration::ZERO);
         assert_eq!(rig.deliveries(), [(DeliveryStatus::Cancelled, 1)]);
-        assert_eq!((rig.partition.pairs.len(), rig.partition.next_wakeup_of_jobs()), (0, None));
+        assert_eq!((rig.partition.notification_states.len(), rig.partition.next_wakeup_of_jobs()), (0, None));
     }
 }
 
@@ -104,7 +104,7 @@ fn what_was_cancelled_under_way_is_told_again_when_somebody_asks() {
 fn the_attempt_is_forgotten_with_its_device() {
     let (mut rig, due) = unlinked();
     rig.delete("0xA").expect("deleted");
-    assert_eq!((rig.partition.pairs.len(), rig.partition.next_wakeup_of_jobs()), (0, None));
+    assert_eq!((rig.partition.notification_states.len(), rig.partition.next_wakeup_of_jobs()), (0, None));
     rig.ended(&due, status(200));
     rig.leases_nothing();
 }
