@@ -31,11 +31,11 @@ pub(crate) async fn keep_looking(
     found: mpsc::Sender<LeftBehind>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut told = ToldErrors::default();
+    let mut logged = LoggedError::default();
     let looking = async {
         loop {
-            if let Err(error) = look(config, progress, settled, &found, &mut told).await {
-                told.tell("rows that were left behind are not found: the look at the outbox fails", &error);
+            if let Err(error) = look(config, progress, settled, &found, &mut logged).await {
+                logged.log("rows that were left behind are not found: the look at the outbox fails", &error);
             }
             sleep(AGAIN_AFTER).await;
         }
@@ -46,12 +46,12 @@ pub(crate) async fn keep_looking(
     }
 }
 
-/// Errors that the log has: each once, until another one comes.
+/// The error that the log has last: the same one again is not logged.
 #[derive(Default)]
-struct ToldErrors(String);
+struct LoggedError(String);
 
-impl ToldErrors {
-    fn tell(&mut self, what: &str, error: &DatabaseError) {
+impl LoggedError {
+    fn log(&mut self, what: &str, error: &DatabaseError) {
         let line = format!("{what}: {error}");
         if line != self.0 {
             tracing::warn!(%error, "{what}");
@@ -65,7 +65,7 @@ async fn look(
     progress: &SharedProgress,
     settled: &AtomicI64,
     found: &mpsc::Sender<LeftBehind>,
-    told: &mut ToldErrors,
+    logged: &mut LoggedError,
 ) -> Result<(), DatabaseError> {
     let session = config.database.connect("fieldpost relay: look").await?;
     let outbox = OutboxTable::open(session, &config.table).await?;
@@ -80,7 +80,7 @@ async fn look(
                 // Rows that were left behind are looked for all the same.
                 Err(error) => {
                     progress.get().stats = None;
-                    told.tell("what waits in the outbox cannot be counted", &error);
+                    logged.log("what waits in the outbox cannot be counted", &error);
                 }
             }
             count_at = Instant::now() + COUNT_EVERY.max(began.elapsed() * SHARE);

@@ -10,8 +10,8 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Calls under way at a time.
 const CALLS_MAX: usize = 8;
-/// How long a call waits for its turn.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a call waits until it may begin.
+const PERMIT_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a call takes that is answered with little, or with a part of a block.
 pub(crate) const READ_MAX: Duration = Duration::from_secs(30);
 /// How long a call takes that sends a block.
@@ -26,12 +26,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 pub(crate) struct OverNetwork {
     /// There until it is dropped.
     runtime: Option<Runtime>,
-    turns: Mutex<CallTurns>,
+    limiter: Mutex<CallLimiter>,
     freed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct CallTurns {
+struct CallLimiter {
     under_way: usize,
     /// Until when nothing is asked, after how long then, and why.
     paused: Option<(Instant, Duration, String)>,
@@ -41,7 +41,7 @@ impl OverNetwork {
     pub(crate) fn new(thread: &str) -> io::Result<Self> {
         let runtime =
             Builder::new_multi_thread().worker_threads(1).thread_name(thread).enable_all().build()?;
-        Ok(Self { runtime: Some(runtime), turns: Mutex::default(), freed: Condvar::new() })
+        Ok(Self { runtime: Some(runtime), limiter: Mutex::default(), freed: Condvar::new() })
     }
 
     /// Does a call. An error of another kind than `NotFound` and `UnexpectedEof` says that the
@@ -52,7 +52,7 @@ impl OverNetwork {
         call: impl Future<Output = io::Result<T>> + Send + 'static,
     ) -> io::Result<T> {
         let Some(runtime) = &self.runtime else { return Err(io::Error::other("it is closed")) };
-        self.take_turn()?;
+        self.acquire()?;
         let (tell, told) = mpsc::sync_channel(1);
         runtime.spawn(async move {
             let ended = tokio::time::timeout(longest, call).await;
@@ -65,30 +65,30 @@ impl OverNetwork {
         result
     }
 
-    fn take_turn(&self) -> io::Result<()> {
-        let mut turns = self.turns();
-        let until = Instant::now() + TURN_WAIT_MAX;
+    fn acquire(&self) -> io::Result<()> {
+        let mut limiter = self.limiter();
+        let until = Instant::now() + PERMIT_WAIT_MAX;
         loop {
-            if let Some((at, _, why)) = &turns.paused
+            if let Some((at, _, why)) = &limiter.paused
                 && Instant::now() < *at
             {
                 return Err(io::Error::other(why.clone()));
             }
-            if turns.under_way < CALLS_MAX {
-                turns.under_way += 1;
+            if limiter.under_way < CALLS_MAX {
+                limiter.under_way += 1;
                 return Ok(());
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "too many calls wait for it"));
             }
-            turns = self.freed.wait_timeout(turns, left).unwrap_or_else(PoisonError::into_inner).0;
+            limiter = self.freed.wait_timeout(limiter, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     fn end<T>(&self, result: &io::Result<T>) {
-        let mut turns = self.turns();
-        turns.under_way -= 1;
+        let mut limiter = self.limiter();
+        limiter.under_way -= 1;
         let answered = |error: &io::Error| {
             matches!(
                 error.kind(),
@@ -96,21 +96,21 @@ impl OverNetwork {
             )
         };
         match result.as_ref().err().filter(|error| !answered(error)) {
-            None => turns.paused = None,
+            None => limiter.paused = None,
             // Of calls that were under way together one counts.
-            Some(_) if turns.paused.as_ref().is_some_and(|(at, ..)| Instant::now() < *at) => {}
+            Some(_) if limiter.paused.as_ref().is_some_and(|(at, ..)| Instant::now() < *at) => {}
             Some(error) => {
                 let pause =
-                    turns.paused.as_ref().map_or(PAUSE_MIN, |(_, pause, _)| (*pause * 2).min(PAUSE_MAX));
-                turns.paused = Some((Instant::now() + pause, pause, error.to_string()));
+                    limiter.paused.as_ref().map_or(PAUSE_MIN, |(_, pause, _)| (*pause * 2).min(PAUSE_MAX));
+                limiter.paused = Some((Instant::now() + pause, pause, error.to_string()));
             }
         }
-        drop(turns);
+        drop(limiter);
         self.freed.notify_all();
     }
 
-    fn turns(&self) -> MutexGuard<'_, CallTurns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    fn limiter(&self) -> MutexGuard<'_, CallLimiter> {
+        self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
         assert!(network.call(READ_MAX, async move { Err::<(), _>(refused()) }).is_err());
         let error = network.call(READ_MAX, async { Ok(()) }).expect_err("it is not asked");
         assert_eq!(error.to_string(), "nobody listens");
-        network.turns().paused = None;
+        network.limiter().paused = None;
         let missing = io::Error::new(io::ErrorKind::NotFound, "no such block");
         assert!(network.call(READ_MAX, async move { Err::<(), _>(missing) }).is_err());
         assert_eq!(network.call(READ_MAX, async { Ok(7) }).expect("that was an answer"), 7);

@@ -3,11 +3,11 @@
 //! In memory are the rollouts that have not ended, with their counts, and for each a bounded number
 //! of devices whose turn may come next. All devices of a rollout are rows.
 
+mod advance;
 mod calls;
 mod looks;
 mod members;
 mod retention;
-mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -357,7 +357,7 @@ impl RolloutTable {
             let reconciling = live.reconciling.as_ref().map(|(_, scan)| scan);
             let sweeping = live.sweeping.as_ref().map(|(_, scan)| scan);
             let due = |scan: &Scan| scan.from_seq <= self.durable;
-            let can_order = self.ordered.len() < turns::ORDERS_MAX;
+            let can_order = self.ordered.len() < advance::ORDERS_MAX;
             sweeping.is_some_and(due)
                 || live.is_backlog_unread && live.members_written <= self.durable
                 || (can_order && [live.taking_back.as_ref(), reconciling].into_iter().flatten().any(due))

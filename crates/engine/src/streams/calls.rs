@@ -243,7 +243,7 @@ impl StreamCalls {
             return Some((open.stream, open.next()));
         }
         let context = Arc::clone(&self.engine.context().streams);
-        let _turn = context.look_ups.of(stream).await;
+        let _permit = context.look_ups.acquire(stream).await;
         let (streams, stream) = (self.clone(), stream.clone());
         let find = move || streams.reader().find(&stream).map(|found| (found.stream, found.next));
         spawn_blocking(find).await.ok().and_then(Result::ok)

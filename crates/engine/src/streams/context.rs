@@ -15,7 +15,7 @@ use super::effect::StreamsEffect;
 use super::growth::StreamGrowth;
 use super::holds::ReaderHolds;
 use super::index_cache::IndexCache;
-use super::look_ups::LookUpTurns;
+use super::look_ups::LookUpLimiter;
 use super::machine::StreamPartition;
 use super::node_identity::NodeIdentity;
 use super::peer_asks::PeerAsks;
@@ -44,8 +44,8 @@ pub struct StreamsContext {
     mark: Option<u64>,
     pub(super) holds: ReaderHolds,
     pub(super) indexes: IndexCache,
-    /// Turns to look something up for callers that wait.
-    pub(super) look_ups: LookUpTurns,
+    /// How many callers look something up at a time.
+    pub(super) look_ups: LookUpLimiter,
     /// Runs of appends that were begun.
     runs: AtomicU64,
     /// Lines in the log about blocks that cannot be read.
@@ -78,7 +78,7 @@ impl StreamsContext {
             mark: None,
             holds: ReaderHolds::default(),
             indexes: IndexCache::new(memory_bytes / 4),
-            look_ups: LookUpTurns::default(),
+            look_ups: LookUpLimiter::default(),
             runs: AtomicU64::new(0),
             unreadable: LogLimit::default(),
             free_space: Mutex::default(),

@@ -1,5 +1,5 @@
-//! Turns to look something up in the store, for callers that wait. Few have one at a time, and of
-//! the streams of one namespace fewer. So whoever repeats much keeps only its own waiting.
+//! How many callers that wait look something up in the store at a time: few of all, and of the
+//! streams of one namespace fewer. So whoever repeats much keeps only its own waiting.
 
 use base::hash;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -13,33 +13,34 @@ const AT_ONCE_OF_PLACE: usize = 2;
 /// Places among which namespaces are spread.
 const PLACES: usize = 64;
 
-/// Who looks something up.
+/// Permits to look something up, of all callers and of those that share a place.
 #[derive(Debug)]
-pub(super) struct LookUpTurns {
+pub(super) struct LookUpLimiter {
     all: Semaphore,
     places: [Semaphore; PLACES],
 }
 
-/// A turn, until it is dropped.
+/// A look-up that may go on, until it is dropped.
 #[derive(Debug)]
-pub(super) struct LookUpTurn<'a> {
+pub(super) struct LookUpPermit<'a> {
     _permits: [Option<SemaphorePermit<'a>>; 2],
 }
 
-impl Default for LookUpTurns {
+impl Default for LookUpLimiter {
     fn default() -> Self {
         let places = std::array::from_fn(|_| Semaphore::new(AT_ONCE_OF_PLACE));
         Self { all: Semaphore::new(AT_ONCE), places }
     }
 }
 
-impl LookUpTurns {
-    /// Waits for a turn for a stream; whoever waits for those of its namespace holds no other.
-    pub(super) async fn of(&self, stream: &StreamName) -> LookUpTurn<'_> {
+impl LookUpLimiter {
+    /// Waits until a stream may be looked up. Whoever waits for others of its namespace holds no
+    /// permit of all.
+    pub(super) async fn acquire(&self, stream: &StreamName) -> LookUpPermit<'_> {
         let place = hash::derived(0, stream.namespace().as_bytes()) as usize % PLACES;
         // They are never closed.
         let own = self.places[place].acquire().await.ok();
-        LookUpTurn { _permits: [own, self.all.acquire().await.ok()] }
+        LookUpPermit { _permits: [own, self.all.acquire().await.ok()] }
     }
 }
 
@@ -50,14 +51,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_namespace_leaves_turns_for_others() {
-        let turns = LookUpTurns::default();
+    async fn one_namespace_leaves_permits_for_others() {
+        let limiter = LookUpLimiter::default();
         let name = |namespace: &str| StreamName::unchecked(namespace, "s");
         let (own, other) = (name("shop"), name("plant"));
-        let held = [turns.of(&own).await, turns.of(&own).await];
-        assert!(turns.of(&own).now_or_never().is_none());
-        assert!(turns.of(&other).now_or_never().is_some());
+        let held = [limiter.acquire(&own).await, limiter.acquire(&own).await];
+        assert!(limiter.acquire(&own).now_or_never().is_none());
+        assert!(limiter.acquire(&other).now_or_never().is_some());
         drop(held);
-        assert!(turns.of(&own).now_or_never().is_some());
+        assert!(limiter.acquire(&own).now_or_never().is_some());
     }
 }

@@ -16,7 +16,7 @@ mod deleting;
 mod idempotency;
 mod loaded;
 mod loading;
-mod move_turns;
+mod move_scheduler;
 mod moving;
 mod retention;
 mod saving;
@@ -49,7 +49,7 @@ use crate::kernel::step_context::{STEP_BYTES_MAX, StepContext};
 use deleting::DeletedStream;
 pub(crate) use deleting::unknown_stream;
 use loaded::{LoadedStream, SourceText};
-use move_turns::MoveTurns;
+use move_scheduler::MoveScheduler;
 
 /// Streams that a step looks at because their time has come, at most.
 const DUE_PER_STEP: usize = 256;
@@ -101,9 +101,9 @@ pub struct StreamPartition {
     to_settle: BTreeSet<(u64, Incarnation)>,
     sweeping: BTreeMap<Incarnation, DeletedStream>,
     runs: AppendRuns,
-    turns: MoveTurns,
-    /// When time does something else to streams that left memory while they wait for a turn: under
-    /// it they stand among `dues`.
+    move_scheduler: MoveScheduler,
+    /// When time does something else to streams that left memory while they wait for a move:
+    /// under it they stand among `dues`.
     due_while_waiting: BTreeMap<Incarnation, Timestamp>,
     /// Streams that a step had no room for: the next one goes on with them.
     unfinished: BTreeSet<Incarnation>,
@@ -184,7 +184,7 @@ impl StreamPartition {
                 return Ok(());
             }
         }
-        self.give_turns(step)?;
+        self.start_waiting_moves(step)?;
         while let Some((at, stream)) = self.dues.first().copied().filter(|(at, _)| *at <= step.now) {
             self.dues.pop_first();
             self.load_due(at, stream, step)?;
@@ -232,7 +232,7 @@ impl StreamPartition {
         }
         self.save_under_pressure(step);
         self.evict(step);
-        step.own.is_behind |= self.turns.next_at(step.now).is_some_and(|at| at <= step.now);
+        step.own.is_behind |= self.move_scheduler.next_at(step.now).is_some_and(|at| at <= step.now);
         Ok(())
     }
 
@@ -298,7 +298,7 @@ impl StreamPartition {
         self.forget(&gone);
         let mut due = gone.tail.due;
         if gone.moves.waits {
-            // It comes back when it is its turn, or for something else.
+            // It comes back when its move may begin, or for something else.
             due = gone.due_without_moves();
             self.due_while_waiting.insert(stream, due);
         }
@@ -313,7 +313,7 @@ impl StreamPartition {
     fn forget(&mut self, gone: &LoadedStream) {
         self.names.remove(&gone.name);
         if !gone.moves.waits {
-            self.turns.forget(gone.incarnation());
+            self.move_scheduler.forget(gone.incarnation());
         }
         self.unsaved_bytes -= gone.unsaved_bytes;
         self.external_id_bytes -= gone.counted_ids.all;
@@ -425,9 +425,9 @@ impl Machine for StreamPartition {
         let settled = self.to_settle.first().filter(|(seq, _)| *seq <= self.durable).map(|_| now);
         let due = self.dues.first().map(|(at, _)| *at);
         let timer = self.timers.first().map(|(at, _)| *at);
-        let turn = self.turns.next_at(now);
+        let move_at = self.move_scheduler.next_at(now);
         let answers = self.answers.next_wakeup();
-        [settled, due, timer, turn, answers].into_iter().flatten().min()
+        [settled, due, timer, move_at, answers].into_iter().flatten().min()
     }
 }
 

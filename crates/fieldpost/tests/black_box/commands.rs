@@ -4,6 +4,7 @@
 mod answers;
 mod desired;
 mod device;
+mod ordering;
 mod outcomes;
 pub(crate) mod over_grpc;
 mod page;
@@ -13,7 +14,6 @@ mod restarts;
 mod rollouts;
 mod rollouts_over_grpc;
 mod selections;
-mod turns;
 
 use serde_json::{Value, json};
 

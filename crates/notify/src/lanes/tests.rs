@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::breaker;
 
-mod turns;
+mod fairness;
 
 const CLIENTS: u64 = 4;
 const PARTITIONS: u16 = 3;

@@ -40,7 +40,7 @@ pub(super) enum PublishEnd {
 /// An answer that nobody was waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{step:?} {packet_id} came out of turn")]
-pub(super) struct OutOfTurn {
+pub(super) struct UnexpectedAck {
     step: AckKind,
     packet_id: u16,
 }
@@ -65,7 +65,7 @@ impl PublishWindow {
         step: AckKind,
         packet_id: u16,
         refusal: Option<String>,
-    ) -> Result<bool, OutOfTurn> {
+    ) -> Result<bool, UnexpectedAck> {
         let settled = refusal.map_or(PublishEnd::Accepted, PublishEnd::Refused);
         let is_release = step == AckKind::Pubrec && settled == PublishEnd::Accepted;
         let flight = match step {
@@ -75,7 +75,7 @@ impl PublishWindow {
             }
         };
         let flight = flight.filter(|flight| flight.packet_id == packet_id);
-        let flight = flight.ok_or(OutOfTurn { step, packet_id })?;
+        let flight = flight.ok_or(UnexpectedAck { step, packet_id })?;
         flight.stage = if is_release { PublishStage::Released } else { PublishStage::Settled(settled) };
         if step != AckKind::Pubcomp {
             self.received += 1;

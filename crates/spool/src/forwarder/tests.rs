@@ -34,14 +34,14 @@ const BODY_BYTES: usize = 900;
 
 /// Answers what it is told to, then 201, and remembers the keys and the sizes of calls.
 #[derive(Clone, Default)]
-struct ToldServer {
+struct ScriptedServer {
     answers: Arc<Mutex<VecDeque<(StatusCode, &'static str)>>>,
     keys: Arc<Mutex<Vec<String>>>,
     /// Jobs or messages of each call.
     sizes: Arc<Mutex<Vec<usize>>>,
 }
 
-impl ToldServer {
+impl ScriptedServer {
     async fn answer(
         State(server): State<Self>,
         headers: HeaderMap,
@@ -66,7 +66,7 @@ impl ToldServer {
 
 /// A spool that gives up the oldest when it is full, and the server that it forwards to.
 struct ForwardRig {
-    server: ToldServer,
+    server: ScriptedServer,
     client: Client,
     disk: SimulatedDisk,
     log: Arc<SpoolLog>,
@@ -77,16 +77,16 @@ struct ForwardRig {
 
 impl ForwardRig {
     async fn start() -> Self {
-        let server = ToldServer::default();
+        let server = ScriptedServer::default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
-        let router = Router::new().fallback(ToldServer::answer).with_state(server.clone());
+        let router = Router::new().fallback(ScriptedServer::answer).with_state(server.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         let client = Client::builder(url).build().expect("a client");
         Self::on(SimulatedDisk::new(1), server, client)
     }
 
-    fn on(disk: SimulatedDisk, server: ToldServer, client: Client) -> Self {
+    fn on(disk: SimulatedDisk, server: ScriptedServer, client: Client) -> Self {
         let damaged = Arc::new(SimulatedDisk::new(0));
         let options = SpoolLogOptions {
             bytes_max: 64_000,

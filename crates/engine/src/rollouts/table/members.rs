@@ -22,7 +22,7 @@ const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who says where a command stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ToldBy {
+enum StatusSource {
     /// The command, when it moved.
     Move,
     /// The answer to an order, which may be older than a move.
@@ -62,7 +62,7 @@ impl RolloutTable {
             }
             RolloutUpdate::Moved(moves) => {
                 for moved in moves {
-                    self.stands(&moved.place, moved.turn, moved.command, ToldBy::Move, step)?;
+                    self.stands(&moved.place, moved.turn, moved.command, StatusSource::Move, step)?;
                 }
             }
             RolloutUpdate::Reported(reports) => {
@@ -269,7 +269,7 @@ impl RolloutTable {
         self.ordered.remove(&report.place);
         match report.outcome {
             OrderOutcome::Stands(command) => {
-                self.stands(&report.place, report.turn, command, ToldBy::Report, step)
+                self.stands(&report.place, report.turn, command, StatusSource::Report, step)
             }
             OrderOutcome::TakenBack => self.taken_back(&report.place, report.turn, step),
             OrderOutcome::Busy => {
@@ -296,7 +296,7 @@ impl RolloutTable {
         place: &MemberPlace,
         turn: u32,
         command: CommandAt,
-        told_by: ToldBy,
+        source: StatusSource,
         step: &mut RegistryStep<'_>,
     ) -> Result<(), StoreError> {
         let Some(mut member) = self.member(place, step)? else { return Ok(()) };
@@ -310,7 +310,7 @@ impl RolloutTable {
             return self.taken_back(place, turn, step);
         }
         let (was, now) = (member.status, MemberStatus::from(command.status));
-        let is_older = told_by == ToldBy::Report && (now < was || was.has_ended());
+        let is_older = source == StatusSource::Report && (now < was || was.has_ended());
         if is_older && member.command.is_some() {
             return Ok(());
         }

@@ -127,7 +127,7 @@ impl StreamCalls {
         outcomes: Vec<AppendOutcome>,
     ) -> Result<Vec<AppendedMessage>, Problem> {
         let context = Arc::clone(&self.engine.context().streams);
-        let _turn = context.look_ups.of(stream).await;
+        let _permit = context.look_ups.acquire(stream).await;
         let (engine, name) = (self.engine.clone(), stream.clone());
         let look_up = move || {
             let context = &engine.context().streams;

@@ -336,7 +336,7 @@ impl StreamCalls {
         let (streams, name) = (self.clone(), stream.clone());
         let comparing = tokio::spawn(async move {
             let context = Arc::clone(&streams.engine.context().streams);
-            let _turn = context.look_ups.of(&name).await;
+            let _permit = context.look_ups.acquire(&name).await;
             let look_up = move || streams.note_conflicts(&name, &repeated);
             if let Err(error) = spawn_blocking(look_up).await {
                 tracing::debug!(%error, "duplicates of a copy are not compared");

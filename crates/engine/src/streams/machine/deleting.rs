@@ -51,7 +51,7 @@ impl StreamPartition {
         };
         let Some(mut loaded) = self.loaded.remove(&stream) else { return Ok(()) };
         self.forget(&loaded);
-        self.turns.forget(stream);
+        self.move_scheduler.forget(stream);
         self.streams -= 1;
         self.delete_subscriptions_of(&mut loaded, step);
         self.delete_copies_of(&mut loaded, step);

@@ -13,7 +13,7 @@ use store::{Store, StoreError, View};
 use super::copies::CopySet;
 use super::deleting::DeletedStream;
 use super::loaded::{LoadedStream, UnreadIds, UnstoredBlock, UnstoredChunk};
-use super::move_turns::MoveTurns;
+use super::move_scheduler::MoveScheduler;
 use super::moving::StreamMoves;
 use super::stored_numbers::IdBytes;
 use super::subscriptions::SubscriptionSet;
@@ -78,7 +78,7 @@ impl StreamPartition {
             to_settle: BTreeSet::new(),
             sweeping: BTreeMap::new(),
             runs: AppendRuns::default(),
-            turns: MoveTurns::default(),
+            move_scheduler: MoveScheduler::default(),
             due_while_waiting: BTreeMap::new(),
             unfinished: BTreeSet::new(),
             streams,
@@ -191,7 +191,7 @@ impl StreamPartition {
         loaded.is_sweeping = is_sweeping;
         self.dues.remove(&(due, incarnation));
         loaded.look_for_moves(step.now);
-        loaded.moves.waits = self.turns.is_waiting(incarnation);
+        loaded.moves.waits = self.move_scheduler.is_waiting(incarnation);
         self.keep_in_memory(loaded);
         step.own.touched.insert(incarnation);
         let opened = TailChange::Opened { stream: incarnation, next };

@@ -14,7 +14,7 @@ use records::{Op, StreamBlock};
 use store::StoreError;
 
 use super::loaded::LoadedStream;
-use super::move_turns::{MOVES_PER_STORAGE, RETRY_MAX, RETRY_MIN};
+use super::move_scheduler::{MOVES_PER_STORAGE, RETRY_MAX, RETRY_MIN};
 use super::{StreamPartition, StreamsStep};
 use crate::streams::block_moving::{BlockToMove, MoveFailedAt, MovedBlock};
 use crate::streams::block_worker::{BlockFile, BlockWork};
@@ -50,7 +50,7 @@ pub(super) struct StreamMoves {
     /// It waits for its turn.
     pub(super) waits: bool,
     /// It is its turn.
-    has_turn: bool,
+    is_next: bool,
     /// After how long it is tried again where the storage that has a block fails.
     pause: Option<Duration>,
 }
@@ -64,18 +64,18 @@ impl StreamMoves {
 }
 
 impl StreamPartition {
-    /// Streams that waited for their turn have it.
-    pub(super) fn give_turns(&mut self, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
+    /// Streams that waited longest go on, to storages that are free.
+    pub(super) fn start_waiting_moves(&mut self, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
         for _ in 0..MOVES_PER_STORAGE {
             if !step.has_room() {
                 return Ok(());
             }
-            let Some(stream) = self.turns.next(step.now) else { return Ok(()) };
+            let Some(stream) = self.move_scheduler.next(step.now) else { return Ok(()) };
             if !self.loaded.contains_key(&stream) {
                 self.load_due(step.now, stream, step)?;
             }
             if let Some(loaded) = self.loaded.get_mut(&stream) {
-                (loaded.moves.waits, loaded.moves.has_turn) = (false, true);
+                (loaded.moves.waits, loaded.moves.is_next) = (false, true);
                 loaded.moves.at = Some(step.now);
                 step.own.touched.insert(stream);
             }
@@ -112,7 +112,7 @@ impl StreamPartition {
         if loaded.stream.settings.moves.is_empty() || loaded.tail.blocks == 0 {
             loaded.moves.at = None;
         }
-        let has_turn = std::mem::take(&mut loaded.moves.has_turn);
+        let is_next = std::mem::take(&mut loaded.moves.is_next);
         if loaded.moves.waits || loaded.moves.at.is_none_or(|at| at > step.now) {
             return Ok(());
         }
@@ -130,8 +130,8 @@ impl StreamPartition {
             return Ok(());
         };
         loaded.moves.at = None;
-        if !self.turns.take(&to, has_turn, step.now) {
-            self.turns.wait(stream, &to);
+        if !self.move_scheduler.take(&to, is_next, step.now) {
+            self.move_scheduler.wait(stream, &to);
             loaded.moves.waits = true;
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl StreamPartition {
         let MovedBlock { moved, target, result } = ended;
         let stream = moved.block.stream;
         let is_target_away = matches!(&result, Err(failure) if failure.at == MoveFailedAt::Target);
-        self.turns.end(&moved.to, is_target_away, step.now);
+        self.move_scheduler.end(&moved.to, is_target_away, step.now);
         let is_it = |block: &MovingBlock| block.first == moved.block.first && block.to == moved.to;
         let loaded = self.loaded.get_mut(&stream).filter(|of| of.moves.under_way.as_ref().is_some_and(is_it));
         let Some(loaded) = loaded else {

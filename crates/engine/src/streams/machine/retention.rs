@@ -126,7 +126,7 @@ impl StreamPartition {
         // Blocks that leave the disk early make room, and nothing is lost.
         let needs_disk = free_space != FreeSpace::Enough
             && loaded.freed_bytes < asked.appended_bytes
-            && !self.turns.free_local(&settings);
+            && !self.move_scheduler.free_local(&settings);
         let memory_room = asked.room;
         if needs_disk {
             asked.room = asked.room.max(free_space);

@@ -27,7 +27,7 @@ impl StreamPartition {
             if loaded.stream.settings.moves != settings.moves {
                 loaded.begin_moves(step.now);
                 loaded.moves.waits = false;
-                self.turns.forget(stream);
+                self.move_scheduler.forget(stream);
             }
             loaded.stream.settings = settings;
             loaded.look_for_moves(step.now);

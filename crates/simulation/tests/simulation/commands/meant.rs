@@ -17,12 +17,12 @@ pub(crate) enum Meant {
     StopPolling,
     Presence { call: CallId, change: PresenceChange },
     Said { call: CallId, device: DeviceId, id: EntityId, said: Word },
-    Orders { call: CallId, turns: Vec<MeantTurn> },
+    Orders { call: CallId, orders: Vec<MeantOrder> },
 }
 
-/// A device's turn in a rollout.
+/// An order about a device of a rollout.
 #[derive(Clone, Debug)]
-pub(crate) struct MeantTurn {
+pub(crate) struct MeantOrder {
     pub(crate) device: DeviceId,
     pub(crate) rollout: Incarnation,
     pub(crate) turn: u32,

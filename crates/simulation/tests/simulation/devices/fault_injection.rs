@@ -11,8 +11,8 @@ pub(crate) const ATTEMPTS_WAIT: InjectedFault =
     InjectedFault::Around("the sender lets attempts wait, whatever becomes of their links meanwhile");
 pub(crate) const RETRIES_TOO_SOON: InjectedFault =
     InjectedFault::Around("retries come in half the time that is set");
-pub(crate) const SILENT_DOOR: InjectedFault =
-    InjectedFault::Around("a way in closes its door, and the partitions are told that it is open");
+pub(crate) const SILENT_CLOSE: InjectedFault =
+    InjectedFault::Around("a way in closes, and the partitions are told that it is open");
 pub(crate) const SWAPPED_REPORTS: InjectedFault =
     InjectedFault::Around("the reports of a slice are handed in backwards");
 pub(crate) const REPEATS_TAKEN_FOR_NEW: InjectedFault =

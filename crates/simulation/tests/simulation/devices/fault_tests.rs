@@ -125,8 +125,8 @@ fn a_retry_that_comes_too_soon_is_found() {
 }
 
 #[test]
-fn a_door_that_closes_without_a_word_is_found() {
-    check(SILENT_DOOR, StorageKind::Memory, &[Invariant::SILENCE_IS_MEASURED]);
+fn a_way_in_that_closes_without_a_word_is_found() {
+    check(SILENT_CLOSE, StorageKind::Memory, &[Invariant::SILENCE_IS_MEASURED]);
 }
 
 #[test]

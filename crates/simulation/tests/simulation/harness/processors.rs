@@ -7,10 +7,10 @@ use std::thread;
 use base::locks::locked;
 
 static COUNT: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(2, usize::from));
-static TURNS: Mutex<Turns> = Mutex::new(Turns { taken: 0, over: 0 });
-static TURN_OVER: Condvar = Condvar::new();
+static TICKETS: Mutex<Tickets> = Mutex::new(Tickets { taken: 0, over: 0 });
+static RUN_OVER: Condvar = Condvar::new();
 
-struct Turns {
+struct Tickets {
     taken: usize,
     over: usize,
 }
@@ -26,17 +26,17 @@ pub(super) struct Processor(());
 impl Processor {
     /// Waits until it is this caller's turn.
     pub(super) fn take() -> Self {
-        let mut turns = locked(&TURNS);
-        let turn = turns.taken;
-        turns.taken += 1;
-        drop(TURN_OVER.wait_while(turns, |turns| turn >= turns.over + count()));
+        let mut tickets = locked(&TICKETS);
+        let ticket = tickets.taken;
+        tickets.taken += 1;
+        drop(RUN_OVER.wait_while(tickets, |tickets| ticket >= tickets.over + count()));
         Self(())
     }
 }
 
 impl Drop for Processor {
     fn drop(&mut self) {
-        locked(&TURNS).over += 1;
-        TURN_OVER.notify_all();
+        locked(&TICKETS).over += 1;
+        RUN_OVER.notify_all();
     }
 }

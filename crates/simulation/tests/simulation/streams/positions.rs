@@ -16,12 +16,12 @@ type KnownPlace = Option<u64>;
 /// What was told of all subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct Positions {
-    by_key: BTreeMap<SubscriptionKey, ToldPlaces>,
+    by_key: BTreeMap<SubscriptionKey, KnownPlaces>,
 }
 
 /// What was told of a subscription.
 #[derive(Debug, Default)]
-struct ToldPlaces {
+struct KnownPlaces {
     /// On which batch it rests, and where the subscription is since.
     told: Vec<(u64, KnownPlace)>,
     /// Where calls that were not answered may have brought it.
@@ -79,7 +79,7 @@ impl Positions {
 
     /// What is known of one of them.
     pub(crate) fn only(&self, key: &SubscriptionKey) -> Self {
-        let found = self.by_key.get(key).map(|places| ToldPlaces {
+        let found = self.by_key.get(key).map(|places| KnownPlaces {
             told: places.told.last().copied().into_iter().collect(),
             open: places.open.clone(),
         });
@@ -112,12 +112,12 @@ impl Positions {
         Ok(all)
     }
 
-    fn of_stream(&mut self, stream: &str) -> impl Iterator<Item = &mut ToldPlaces> {
+    fn of_stream(&mut self, stream: &str) -> impl Iterator<Item = &mut KnownPlaces> {
         self.by_key.iter_mut().filter(move |(key, _)| *key.stream == *stream).map(|(_, places)| places)
     }
 }
 
-impl ToldPlaces {
+impl KnownPlaces {
     /// Where it was told to be last.
     fn last(&self) -> KnownPlace {
         self.told.last().and_then(|(_, place)| *place)

@@ -26,7 +26,7 @@ pub(crate) fn check_stored(view: &dyn View, model: &Ledger) -> Checked {
 
 /// At rest: every device that is meant belongs to each rollout, and has had its command once, or is
 /// counted as one that had none.
-pub(crate) fn check_turns<'a>(
+pub(crate) fn check_members<'a>(
     model: &Ledger,
     meant: impl Fn(&KnownRollout) -> BTreeSet<DeviceId>,
     partition: impl Fn(&DeviceId) -> &'a Partition,

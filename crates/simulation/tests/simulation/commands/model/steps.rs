@@ -11,7 +11,7 @@ use engine::settings::CommandPace;
 use records::{Batch, Command, CommandKey, CommandState, CommandStatus, Happening, Op};
 
 use super::{Known, Partition};
-use crate::commands::meant::{Meant, MeantTurn, Word};
+use crate::commands::meant::{Meant, MeantOrder, Word};
 use crate::commands::plan::kind_of;
 use crate::harness::violation::{Checked, Invariant};
 
@@ -40,21 +40,22 @@ impl Stepped<'_> {
         })
     }
 
-    /// Whether a turn is given, or its command taken back.
+    /// Whether a command is ordered, or to be taken back.
     fn orders(&self, command: &Command, takes_back: bool) -> bool {
         let Some(of) = command.cause.turn() else { return false };
-        self.turns().any(|turn| {
-            let is_its = turn.device == command.device && turn.rollout == of.rollout && turn.turn == of.turn;
-            is_its && turn.takes_back == takes_back
+        self.all_orders().any(|order| {
+            let is_its =
+                order.device == command.device && order.rollout == of.rollout && order.turn == of.turn;
+            is_its && order.takes_back == takes_back
         })
     }
 
-    fn turns(&self) -> impl Iterator<Item = &MeantTurn> {
-        let turns = self.inputs.iter().filter_map(|input| match input {
-            Meant::Orders { turns, .. } => Some(turns),
+    fn all_orders(&self) -> impl Iterator<Item = &MeantOrder> {
+        let orders = self.inputs.iter().filter_map(|input| match input {
+            Meant::Orders { orders, .. } => Some(orders),
             _ => None,
         });
-        turns.flatten()
+        orders.flatten()
     }
 
     fn pace(&self, device: &DeviceId) -> &CommandPace {
@@ -112,7 +113,7 @@ impl Partition {
                 devices.insert(device.clone());
             }
         }
-        devices.extend(step.turns().map(|turn| turn.device.clone()));
+        devices.extend(step.all_orders().map(|order| order.device.clone()));
         let reachable = |presence: &super::Presence| {
             devices.iter().filter(|device| presence.reaches(device)).cloned().collect::<Vec<_>>()
         };

@@ -19,7 +19,7 @@ use super::World;
 use super::calls::{Answer, Then, Waiting};
 use crate::commands::checkers::rollouts;
 use crate::commands::fault_injection::TAKE_BACK_INVENTED;
-use crate::commands::meant::{Meant, MeantRollout, MeantTurn};
+use crate::commands::meant::{Meant, MeantOrder, MeantRollout};
 use crate::commands::model::{KnownRollout, rollout_payload};
 use crate::commands::plan::kind_of;
 use crate::harness::calls::Call;
@@ -192,13 +192,13 @@ impl World {
             self.reported(reports);
         }
         let (call, (reply, receiver)) = (self.next_call(), Reply::new());
-        let turns = orders.iter().map(|order| MeantTurn {
+        let meant = orders.iter().map(|order| MeantOrder {
             device: order.place.device.clone(),
             rollout: order.place.rollout,
             turn: order.turn,
             takes_back: order.what == OrderKind::TakeBack,
         });
-        let meant = Meant::Orders { call, turns: turns.collect() };
+        let meant = Meant::Orders { call, orders: meant.collect() };
         let input = DeviceInput::RolloutOrders { orders: orders.clone(), reply };
         let answer = (Waiting::on(receiver, Answer::Reports), Then::Carried(orders));
         self.ask(partition, (input, meant), answer);
@@ -308,6 +308,6 @@ impl World {
             self.plan.device_ids().into_iter().filter(is_meant).collect()
         };
         let partition = |device: &DeviceId| &self.model[usize::from(self.partition_of(device).0)].present;
-        rollouts::check_turns(&self.ledger.present, meant, partition)
+        rollouts::check_members(&self.ledger.present, meant, partition)
     }
 }

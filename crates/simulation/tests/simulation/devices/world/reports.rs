@@ -10,7 +10,7 @@ use engine::{Report, ReportContent};
 use super::World;
 use super::calls::{Answer, Then, Waiting};
 use super::server::Server;
-use crate::devices::fault_injection::{REPEATS_TAKEN_FOR_NEW, SILENT_DOOR, SWAPPED_REPORTS};
+use crate::devices::fault_injection::{REPEATS_TAKEN_FOR_NEW, SILENT_CLOSE, SWAPPED_REPORTS};
 use crate::devices::meant::Meant;
 use crate::harness::port::Port;
 
@@ -45,10 +45,10 @@ impl World {
         self.submit(way, reports);
     }
 
-    /// A way in opens or closes its door.
+    /// A way in opens or closes.
     pub(super) fn attend(&mut self, way: WayIn, attended: bool) {
         self.machine.trace.note(format_args!("{} attended: {attended}", way.as_str()));
-        let told = attended || self.machine.injects(SILENT_DOOR);
+        let told = attended || self.machine.injects(SILENT_CLOSE);
         if let Some(server) = &self.server {
             server.attended[way.index()].store(told, std::sync::atomic::Ordering::SeqCst);
         }

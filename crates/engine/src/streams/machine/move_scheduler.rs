@@ -1,4 +1,4 @@
-//! Whose turn it is to have a block brought to another storage. Few go to each at a time, and one
+//! Which stream has a block brought to another storage next. Few go to each at a time, and one
 //! after the other to a storage that failed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,22 +16,22 @@ pub(super) const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// The moves of a partition, by the storage that they go to.
 #[derive(Debug, Default)]
-pub(super) struct MoveTurns {
-    by_storage: BTreeMap<Box<str>, StorageTurns>,
+pub(super) struct MoveScheduler {
+    by_storage: BTreeMap<Box<str>, StorageMoves>,
     /// Where each stream that waits stands: the storage, and its place there.
     waiting: BTreeMap<Incarnation, (Box<str>, u64)>,
     next_place: u64,
 }
 
 #[derive(Debug, Default)]
-struct StorageTurns {
+struct StorageMoves {
     under_way: usize,
     waiting: BTreeSet<(u64, Incarnation)>,
     /// After a failure: when the next move goes, and after how long the one behind it.
     retry: Option<(Timestamp, Duration)>,
 }
 
-impl StorageTurns {
+impl StorageMoves {
     fn is_free(&self, now: Timestamp) -> bool {
         match self.retry {
             Some((at, _)) => self.under_way == 0 && at <= now,
@@ -40,12 +40,12 @@ impl StorageTurns {
     }
 }
 
-impl MoveTurns {
-    /// Whether a move may go, which takes the turn.
-    pub(super) fn take(&mut self, to: &str, has_turn: bool, now: Timestamp) -> bool {
-        let turns = self.by_storage.entry(to.into()).or_default();
-        let may = turns.is_free(now) && (has_turn || turns.waiting.is_empty());
-        turns.under_way += usize::from(may);
+impl MoveScheduler {
+    /// Whether a move may go, which begins it.
+    pub(super) fn take(&mut self, to: &str, is_next: bool, now: Timestamp) -> bool {
+        let moves = self.by_storage.entry(to.into()).or_default();
+        let may = moves.is_free(now) && (is_next || moves.waiting.is_empty());
+        moves.under_way += usize::from(may);
         may
     }
 
@@ -59,36 +59,36 @@ impl MoveTurns {
     /// A stream does not wait.
     pub(super) fn forget(&mut self, stream: Incarnation) {
         if let Some((to, place)) = self.waiting.remove(&stream)
-            && let Some(turns) = self.by_storage.get_mut(&to)
+            && let Some(moves) = self.by_storage.get_mut(&to)
         {
-            turns.waiting.remove(&(place, stream));
+            moves.waiting.remove(&(place, stream));
         }
     }
 
-    /// The stream whose turn it is.
+    /// The stream that waits longest for a storage that is free.
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Incarnation> {
-        let mut free = self.by_storage.values().filter(|turns| turns.is_free(now));
-        let stream = free.find_map(|turns| turns.waiting.first().map(|(_, stream)| *stream))?;
+        let mut free = self.by_storage.values().filter(|moves| moves.is_free(now));
+        let stream = free.find_map(|moves| moves.waiting.first().map(|(_, stream)| *stream))?;
         self.forget(stream);
         Some(stream)
     }
 
-    /// When it is somebody's turn.
+    /// When a stream that waits may go on.
     pub(super) fn next_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let at = |turns: &StorageTurns| match turns.retry {
-            _ if turns.waiting.is_empty() => None,
-            Some((at, _)) => (turns.under_way == 0).then_some(at),
-            None => turns.is_free(now).then_some(now),
+        let at = |moves: &StorageMoves| match moves.retry {
+            _ if moves.waiting.is_empty() => None,
+            Some((at, _)) => (moves.under_way == 0).then_some(at),
+            None => moves.is_free(now).then_some(now),
         };
         self.by_storage.values().filter_map(at).min()
     }
 
     /// A move has ended.
     pub(super) fn end(&mut self, to: &str, is_target_away: bool, now: Timestamp) {
-        let Some(turns) = self.by_storage.get_mut(to) else { return };
-        turns.under_way = turns.under_way.saturating_sub(1);
-        turns.retry = is_target_away.then(|| {
-            let after = turns.retry.map_or(RETRY_MIN, |(_, after)| (after * 2).min(RETRY_MAX));
+        let Some(moves) = self.by_storage.get_mut(to) else { return };
+        moves.under_way = moves.under_way.saturating_sub(1);
+        moves.retry = is_target_away.then(|| {
+            let after = moves.retry.map_or(RETRY_MIN, |(_, after)| (after * 2).min(RETRY_MAX));
             (now.after(after), after)
         });
     }
@@ -96,7 +96,7 @@ impl MoveTurns {
     /// Whether the blocks of a stream leave the local storage, so that none has to be dropped for a
     /// disk that is nearly full.
     pub(super) fn free_local(&self, settings: &StreamSettings) -> bool {
-        let is_failing = |to: &str| self.by_storage.get(to).is_some_and(|turns| turns.retry.is_some());
+        let is_failing = |to: &str| self.by_storage.get(to).is_some_and(|moves| moves.retry.is_some());
         let first = settings.moves.first();
         first.is_some_and(|first| *first.to != *LOCAL_STORAGE && !is_failing(&first.to))
     }
