@@ -64,7 +64,7 @@ pub(crate) fn plain(response: &mut Response) -> Option<Bytes> {
         return None;
     }
     if !headers.contains_key(VARY) {
-        told(headers, false);
+        set_headers(headers, false);
     }
     Some(plain)
 }
@@ -87,7 +87,7 @@ pub(crate) fn smaller(mut response: Response, plain: &Bytes) -> Response {
 }
 
 /// What the answer to a request that could be compressed says of that.
-pub(crate) fn told(headers: &mut HeaderMap, is_compressed: bool) {
+pub(crate) fn set_headers(headers: &mut HeaderMap, is_compressed: bool) {
     headers.append(VARY, HeaderValue::from_static("accept-encoding"));
     if is_compressed {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

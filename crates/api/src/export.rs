@@ -54,7 +54,7 @@ pub(crate) async fn all<L: List>(
     tokio::spawn(send_all((api.clone(), rights), first, walk, place, sender));
     let mut response = Response::new(body(receiver));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(rows.content_type()));
-    compression::told(response.headers_mut(), is_compressed);
+    compression::set_headers(response.headers_mut(), is_compressed);
     Ok(response)
 }
 

@@ -121,7 +121,7 @@ pub(crate) struct Read {
 impl IntoResponse for Read {
     fn into_response(self) -> Response {
         let mut response = self.answer.into_response();
-        compression::told(response.headers_mut(), self.is_compressed);
+        compression::set_headers(response.headers_mut(), self.is_compressed);
         response
     }
 }

@@ -262,7 +262,7 @@ impl FollowerSignal {
 
     /// Resolves with what it was told of since the last time, among these things. Nothing is lost
     /// if this is given up.
-    async fn told(&self, awaited: u32) -> u32 {
+    async fn changed(&self, awaited: u32) -> u32 {
         loop {
             match self.take(awaited) {
                 0 => self.notify.notified().await,
@@ -454,7 +454,7 @@ impl Follower {
     /// Of the commands and notifications that were there, none made before that time has moved
     /// since the last call.
     pub async fn changed(&self) -> Timestamp {
-        self.signal.told(u32::MAX).await;
+        self.signal.changed(u32::MAX).await;
         let moved_from = Timestamp(self.signal.moved_from.swap(i64::MAX, Ordering::SeqCst));
         // Feeds end before what other partitions are still writing: once they have written it, this
         // is shown.

@@ -63,7 +63,7 @@ impl AnswerMemory {
 
     /// An answer that tells what was carried out, because a repeat would do things twice. It has as
     /// much memory as there is. What is more is not counted, and lasts half a minute at most.
-    pub(crate) fn told<T: Message>(&self, sender: &SenderKey, answer: T) -> Response<T> {
+    pub(crate) fn answer_always<T: Message>(&self, sender: &SenderKey, answer: T) -> Response<T> {
         let bytes = answer.encoded_len();
         if bytes <= SMALL_ANSWER_BYTES {
             return Response::new(answer);
@@ -94,7 +94,7 @@ mod tests {
         let own = SenderKey::Token("a".into());
         let is_counted =
             |response: &Response<AckResponse>| response.extensions().get::<PageMemory>().is_some();
-        let told = memory.told(&own, answer(2 * SMALL_ANSWER_BYTES));
+        let told = memory.answer_always(&own, answer(2 * SMALL_ANSWER_BYTES));
         assert!(is_counted(&told) && !memory.is_scarce(&own));
         assert!(metrics.answer_held_bytes.get() >= 2 * SMALL_ANSWER_BYTES as i64);
         drop(told);
@@ -102,7 +102,10 @@ mod tests {
         assert!(memory.is_scarce(&own));
         let refused = memory.answer(&own, answer(2 * SMALL_ANSWER_BYTES)).err();
         assert_eq!(refused.map(|problem| (problem.status, problem.code)), Some((503, "busy")));
-        assert!(is_counted(&memory.told(&own, answer(2 * SMALL_ANSWER_BYTES))), "its time is limited too");
+        assert!(
+            is_counted(&memory.answer_always(&own, answer(2 * SMALL_ANSWER_BYTES))),
+            "its time is limited too"
+        );
         assert!(memory.answer(&own, answer(1_000)).is_ok_and(|small| !is_counted(&small)));
         let other = memory.answer(&SenderKey::Token("b".into()), answer(2 * SMALL_ANSWER_BYTES));
         assert!(other.is_ok_and(|other| is_counted(&other)), "another has a share of its own");

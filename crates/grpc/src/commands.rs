@@ -98,7 +98,7 @@ impl CommandsService {
             let mut stop = self.stop.clone();
             let ended = tokio::select! {
                 ended = commands.ended(id, wait) => ended.ok().flatten(),
-                () = stop.told() => None,
+                () = stop.stopped() => None,
             };
             match ended {
                 Some(ended) => Ok(ended),
@@ -174,7 +174,7 @@ impl commands_server::Commands for CommandsService {
         let (caller, sender, request) = caller_sender_and_message(request)?;
         caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
         let sent = CommandsService::send(self, &caller, request).await?;
-        Ok(self.reads.answers().told(&sender, sent))
+        Ok(self.reads.answers().answer_always(&sender, sent))
     }
 
     async fn get(
@@ -241,6 +241,6 @@ impl commands_server::Commands for CommandsService {
         let (caller, sender, request) = caller_sender_and_message(request)?;
         caller.may(RequestedAction::Command).map_err(|problem| status(&problem))?;
         let ended = CommandsService::call(self, &caller, &sender, request).await?;
-        Ok(self.reads.answers().told(&sender, ended))
+        Ok(self.reads.answers().answer_always(&sender, ended))
     }
 }

@@ -34,7 +34,7 @@ impl HealthService {
     }
 
     fn now(&self) -> ServingStatus {
-        let serves = self.engine.failure().is_none() && !self.stop.is_told();
+        let serves = self.engine.failure().is_none() && !self.stop.is_stopping();
         if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
     }
 
@@ -45,10 +45,10 @@ impl HealthService {
             // What is not there now will not come, and the last that a server says is that it
             // stops.
             Some(ServingStatus::ServiceUnknown) => {
-                self.stop.told().await;
+                self.stop.stopped().await;
                 None
             }
-            Some(ServingStatus::NotServing) if self.stop.is_told() => None,
+            Some(ServingStatus::NotServing) if self.stop.is_stopping() => None,
             Some(told) => Some(self.changed(told).await),
         }
     }
@@ -61,7 +61,7 @@ impl HealthService {
                 return now;
             }
             // The end of the server is told at once, a failed store at the next look.
-            let _looked = timeout(LOOK_EVERY, self.stop.told()).await;
+            let _looked = timeout(LOOK_EVERY, self.stop.stopped()).await;
         }
     }
 }
@@ -73,7 +73,7 @@ fn is_known(service: &str) -> bool {
 
 async fn is_replaced(replaced: &mut Option<Replaced>) {
     match replaced {
-        Some(replaced) => replaced.told().await,
+        Some(replaced) => replaced.wait().await,
         None => pending().await,
     }
 }

@@ -82,7 +82,7 @@ impl JobsService {
             leased = self.queues.consume(&names, want) => leased?,
             () = changed(&mut control) => (Vec::new(), HandOver::default()),
             // What was on its way is given back, and nobody waits for a server that has gone.
-            () = stop.told() => return Ok((proto::ConsumeResponse::default(), None)),
+            () = stop.stopped() => return Ok((proto::ConsumeResponse::default(), None)),
         };
         let jobs = jobs.into_iter().map(|job| {
             let queue = names[job.queue].queue();
@@ -216,7 +216,7 @@ impl jobs_server::Jobs for JobsService {
     async fn ack(&self, request: Request<proto::AckRequest>) -> Result<Response<proto::AckResponse>, Status> {
         let (caller, sender, request) = caller_sender_and_message(request)?;
         let acked = JobsService::ack(self, &caller, request).await.map_err(|problem| status(&problem))?;
-        Ok(self.answers.told(&sender, acked))
+        Ok(self.answers.answer_always(&sender, acked))
     }
 
     async fn extend(

@@ -290,7 +290,7 @@ impl Grpc {
     /// A call that comes while the server stops would be cut off; what is read of a failed store
     /// may not be durable.
     fn not_now(&self) -> Option<Problem> {
-        if self.stop.is_told() {
+        if self.stop.is_stopping() {
             return Some(Problem::unavailable("the server is stopping"));
         }
         self.engine.failure().map(|_| Problem::unavailable("the store has failed; /readyz says how"))
@@ -329,7 +329,7 @@ impl Protocol for Grpc {
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = stop.told() => {
+            () = stop.stopped() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

@@ -11,12 +11,12 @@ impl StopSignal {
         Self(stop)
     }
 
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 
     /// Resolves when the server stops.
-    pub(crate) async fn told(&mut self) {
+    pub(crate) async fn stopped(&mut self) {
         // An error means that the sender is gone: nobody could tell us any more.
         drop(self.0.wait_for(|stop| *stop).await);
     }

@@ -83,7 +83,7 @@ impl WatchTable {
 
 impl Replaced {
     /// Resolves when another watch has its place.
-    pub(crate) async fn told(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         while self.0.changed().await.is_ok() {}
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn is_replaced((_, replaced): &(Watching, Replaced)) -> bool {
-        replaced.clone().told().now_or_never().is_some()
+        replaced.clone().wait().now_or_never().is_some()
     }
 
     #[test]

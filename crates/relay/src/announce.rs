@@ -133,8 +133,8 @@ fn said(config: &RelayConfig, progress: &RelayProgress) -> String {
     let stats = progress.stats;
     let of = |part: fn(&OutboxStats) -> i64| stats.as_ref().map(part);
     json!({
-        "database": config.database.told(),
-        "table": config.table.told(),
+        "database": config.database.address(),
+        "table": config.table.display_name(),
         "state": progress.phase.as_str(),
         "on_refused": match config.on_refused { OnRefused::Skip => "skip", OnRefused::Hold => "hold" },
         "waiting": of(|stats| stats.waiting),

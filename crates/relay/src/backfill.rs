@@ -91,7 +91,7 @@ pub async fn backfill(
     for table in [&plan.table, &plan.outbox] {
         let found = session.client.query_one(FOUND, &[&table.to_string()]).await?;
         if found.try_get::<_, Option<i64>>(0)?.is_none() {
-            return Err(BackfillError::NoTable(table.told()));
+            return Err(BackfillError::NoTable(table.display_name()));
         }
     }
     // What a condition names is looked for where its author would, too. Nothing else is: whoever
@@ -128,7 +128,7 @@ async fn check_condition(
     table: &TableName,
     condition: &str,
 ) -> Result<(), BackfillError> {
-    let refused = |why: String| BackfillError::Condition { table: table.told(), why };
+    let refused = |why: String| BackfillError::Condition { table: table.display_name(), why };
     for sql in condition_checks(table, condition) {
         match session.client.prepare(&sql).await {
             Ok(statement) if statement.params().is_empty() => {}
@@ -204,7 +204,7 @@ async fn check_columns(
     let sql = "SELECT n FROM unnest($2::text[]) AS n WHERE NOT EXISTS (SELECT FROM pg_attribute \
                WHERE attrelid = to_regclass($1) AND attname = n AND attnum > 0 AND NOT attisdropped) LIMIT 1";
     match session.client.query_opt(sql, &[&table.to_string(), &named]).await? {
-        Some(row) => Err(BackfillError::NoColumn { table: table.told(), column: row.try_get(0)? }),
+        Some(row) => Err(BackfillError::NoColumn { table: table.display_name(), column: row.try_get(0)? }),
         None => Ok(()),
     }
 }
@@ -261,7 +261,7 @@ async fn page(
     let end: Option<(Vec<String>, bool)> =
         end.map(|row| Ok::<_, tokio_postgres::Error>((row.try_get(0)?, row.try_get(1)?))).transpose()?;
     if end.as_ref().is_some_and(|(_, rises)| !rises) {
-        return Err(BackfillError::NoProgress(table.told()));
+        return Err(BackfillError::NoProgress(table.display_name()));
     }
     let end = end.map(|(end, _)| end);
     if let Some(end) = &end {

@@ -40,7 +40,8 @@ pub struct DatabaseUrl {
     tls: PostgresTls,
     /// What its certificate is checked for, and against which authorities.
     tls_asked: (Option<TlsCheck>, Option<PathBuf>),
-    told: Arc<str>,
+    /// `host:port/database`.
+    address: Arc<str>,
 }
 
 impl PartialEq for DatabaseUrl {
@@ -51,7 +52,7 @@ impl PartialEq for DatabaseUrl {
 
 impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told)
+        f.write_str(&self.address)
     }
 }
 
@@ -98,14 +99,14 @@ impl DatabaseUrl {
         config.keepalives_retries(KEEPALIVE_RETRIES).tcp_user_timeout(UNACKNOWLEDGED_MAX);
         let tls = PostgresTls::new(check.unwrap_or(TlsCheck::None), authorities.as_deref());
         let tls = tls.map_err(DatabaseUrlError)?;
-        let told = told(&config).into();
-        Ok(Self { config, tls, tls_asked: (check, authorities), told })
+        let address = address(&config).into();
+        Ok(Self { config, tls, tls_asked: (check, authorities), address })
     }
 
     /// `host:port/database`.
     #[must_use]
-    pub fn told(&self) -> &str {
-        &self.told
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Opens a session that PostgreSQL knows by this name.
@@ -154,7 +155,7 @@ pub(crate) const LOOK_AGAIN: &str = "look";
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// It refused, or cannot be reached.
-    #[error("{}", told_error(.0))]
+    #[error("{}", error_text(.0))]
     Postgres(#[from] tokio_postgres::Error),
     /// It has another version.
     #[error("the database is older than PostgreSQL 13")]
@@ -176,7 +177,7 @@ pub enum DatabaseError {
 }
 
 /// An error with what is behind it; of the database's own, what it says.
-fn told_error(error: &tokio_postgres::Error) -> String {
+fn error_text(error: &tokio_postgres::Error) -> String {
     if let Some(refused) = error.as_db_error() {
         return format!("the database says: {} ({})", refused.message(), refused.code().code());
     }
@@ -247,7 +248,7 @@ fn tls_parameters(text: &str) -> Result<(String, Option<TlsCheck>, Option<PathBu
     Ok((format!("{front}{query}"), check, authorities))
 }
 
-fn told(config: &Config) -> String {
+fn address(config: &Config) -> String {
     let hosts = config.get_hosts().iter().enumerate().map(|(place, host)| {
         let host = match host {
             Host::Tcp(name) => name.clone(),
@@ -269,11 +270,11 @@ mod tests {
         let url = DatabaseUrl::parse("postgres://me:secret@db.example:6432/shop?sslmode=require");
         let url = url.expect("a right URL");
         assert_eq!(
-            (url.told(), format!("{url:?}").as_str()),
+            (url.address(), format!("{url:?}").as_str()),
             ("db.example:6432/shop", "db.example:6432/shop")
         );
         let short = DatabaseUrl::parse("postgresql://me@db/shop").expect("a right URL");
-        assert_eq!(short.told(), "db:5432/shop");
+        assert_eq!(short.address(), "db:5432/shop");
     }
 
     #[test]

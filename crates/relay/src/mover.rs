@@ -118,7 +118,7 @@ async fn work(
             let before = std::mem::replace(&mut progress.get().phase, RelayPhase::Waiting);
             if before != RelayPhase::Waiting {
                 tracing::info!(
-                    table = config.table.told(),
+                    table = config.table.display_name(),
                     "the relay waits: another one works on the table"
                 );
             }
@@ -132,7 +132,11 @@ async fn work(
         _ = stop.wait_for(|stop| *stop) => return Err(MoverError::Stopping),
         outbox = opening => outbox?,
     };
-    tracing::info!(table = config.table.told(), database = config.database.told(), "the relay works");
+    tracing::info!(
+        table = config.table.display_name(),
+        database = config.database.address(),
+        "the relay works"
+    );
     progress.get().phase = RelayPhase::Working;
     progress.moves();
     if config.on_refused == OnRefused::Skip {

@@ -161,7 +161,7 @@ impl OutboxTable {
     pub(crate) async fn identity(&self) -> Result<String, DatabaseError> {
         let sql = format!("SELECT {}()::text", self.table.with("_identity"));
         let identity: Option<String> = self.session.client.query_one(&sql, &[]).await?.try_get(0)?;
-        let state = self.table.with("_state").told();
+        let state = self.table.with("_state").display_name();
         identity.ok_or_else(|| no_outbox(&self.table, vec![format!("row in the table {state}")]))
     }
 
@@ -183,7 +183,7 @@ impl OutboxTable {
         let (table, refused) = (&self.table, self.table.with("_refused"));
         let ids: Vec<i64> = outcomes.refused.iter().map(|(id, _)| *id).collect();
         let reasons: Vec<String> =
-            outcomes.refused.iter().map(|(_, why)| why.told().replace('\0', " ")).collect();
+            outcomes.refused.iter().map(|(_, why)| why.reason().replace('\0', " ")).collect();
         let sql = if holds {
             format!(
                 "UPDATE {table} t SET reason = r.reason FROM unnest($1::bigint[], $2::text[]) r(id, \
@@ -259,15 +259,17 @@ pub(crate) async fn found(session: &DatabaseSession, table: &TableName) -> Resul
     let found =
         session.client.query_one(sql, &[&names.0, &&COLUMNS[..], &names.1, &names.2, &function]).await?;
     let Some(oid) = found.try_get::<_, Option<i64>>(0)? else {
-        return Err(no_outbox(table, vec![format!("table {}", table.told())]));
+        return Err(no_outbox(table, vec![format!("table {}", table.display_name())]));
     };
     let columns: Vec<String> = found.try_get(1)?;
     let mut missing: Vec<String> = columns.iter().map(|column| format!("column {column}")).collect();
     if columns.is_empty() && !found.try_get::<_, bool>(5)? {
         missing.push("a unique index on id".to_owned());
     }
-    let belonging = [format!("table {}", refused.told()), format!("table {}", state.told())];
-    for (place, thing) in (2..).zip(belonging.into_iter().chain([format!("function {}", identity.told())])) {
+    let belonging = [format!("table {}", refused.display_name()), format!("table {}", state.display_name())];
+    for (place, thing) in
+        (2..).zip(belonging.into_iter().chain([format!("function {}", identity.display_name())]))
+    {
         if found.try_get::<_, bool>(place)? {
             missing.push(thing);
         }
@@ -276,7 +278,7 @@ pub(crate) async fn found(session: &DatabaseSession, table: &TableName) -> Resul
 }
 
 fn no_outbox(table: &TableName, missing: Vec<String>) -> DatabaseError {
-    DatabaseError::NoOutbox { table: table.told(), argument: table.argument(), missing }
+    DatabaseError::NoOutbox { table: table.display_name(), argument: table.argument(), missing }
 }
 
 /// Counts what waits in an outbox: a look at every row.

@@ -65,7 +65,7 @@ impl RowRefusal {
     }
 
     /// For the column `reason`.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         format!("{} {}: {}", self.status, self.code, self.detail)
     }
 }

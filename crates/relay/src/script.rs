@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS {state} (
 INSERT INTO {state} DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 "#,
-        told = comment(&outbox.told()),
+        told = comment(&outbox.display_name()),
         begin = begin(&outbox.schema()),
     )
 }
@@ -214,7 +214,7 @@ END
 {QUOTE};
 COMMIT;
 "#,
-        told = comment(&table.told()),
+        told = comment(&table.display_name()),
         to = comment(destination),
         key = key.as_deref().map_or_else(|| "NULL".to_owned(), literal),
         named = named.join(", "),
@@ -265,7 +265,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS {QUOTE}
 
 COMMIT;
 "#,
-        told = comment(&inbox.told()),
+        told = comment(&inbox.display_name()),
         begin = begin(&inbox.schema()),
     )
 }

@@ -95,7 +95,7 @@ impl TableName {
 
     /// `schema.table` for people.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn display_name(&self) -> String {
         format!("{}.{}", self.schema, self.table)
     }
 }

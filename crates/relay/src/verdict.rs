@@ -108,7 +108,7 @@ mod tests {
         }
         let refused = CallAnswer { status: 413, body: b"too large".to_vec(), retry_after: None };
         let CallVerdict::Refused(refusal) = of(Ok(refused)) else { panic!("it is refused for good") };
-        assert_eq!(refusal.told(), "413 no_code: too large");
+        assert_eq!(refusal.reason(), "413 no_code: too large");
         let taken = CallAnswer { status: 201, body: b"{\"jobs\":[]}".to_vec(), retry_after: None };
         assert_eq!(of(Ok(taken)), CallVerdict::Taken);
         assert!(matches!(of(Err("gone".to_owned())), CallVerdict::Again { .. }));

@@ -117,7 +117,7 @@ impl FolderStorage {
     }
 
     /// An error of a file: that it is not there counts only if the storage is.
-    fn told(&self, error: io::Error) -> io::Error {
+    fn file_error(&self, error: io::Error) -> io::Error {
         if error.kind() == io::ErrorKind::NotFound
             && let Err(away) = self.look()
         {
@@ -164,11 +164,11 @@ impl BlockStorage for FolderStorage {
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let file = self.file(name)?;
         self.look()?;
-        self.write(&file, bytes).map_err(|error| self.told(error))
+        self.write(&file, bytes).map_err(|error| self.file_error(error))
     }
 
     fn get_range(&self, name: &str, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        let file = File::open(self.file(name)?).map_err(|error| self.told(error))?;
+        let file = File::open(self.file(name)?).map_err(|error| self.file_error(error))?;
         let all = file.metadata()?.len();
         // A length that was damaged asks for no memory.
         if offset.checked_add(len as u64).is_none_or(|end| end > all) {
@@ -183,7 +183,7 @@ impl BlockStorage for FolderStorage {
         let file = self.file(name)?;
         // In another storage's folder a file of that name is that storage's block.
         self.look()?;
-        match fs::remove_file(file).map_err(|error| self.told(error)) {
+        match fs::remove_file(file).map_err(|error| self.file_error(error)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }

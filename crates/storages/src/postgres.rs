@@ -108,12 +108,12 @@ impl BlockTable {
                 return Ok(client);
             }
         }
-        let (client, connection) = self.config.connect(NoTls).await.map_err(|error| told(&error))?;
+        let (client, connection) = self.config.connect(NoTls).await.map_err(|error| io_error(&error))?;
         tokio::spawn(async move {
             // Its client says what went wrong.
             let _ended = connection.await;
         });
-        client.batch_execute(TABLE).await.map_err(|error| told(&error))?;
+        client.batch_execute(TABLE).await.map_err(|error| io_error(&error))?;
         Ok(client)
     }
 
@@ -126,7 +126,7 @@ impl BlockTable {
     }
 }
 
-fn told(error: &tokio_postgres::Error) -> io::Error {
+fn io_error(error: &tokio_postgres::Error) -> io::Error {
     let text = match (error.as_db_error(), std::error::Error::source(error)) {
         (Some(refused), _) => refused.message().to_owned(),
         (None, Some(source)) => format!("{error}: {source}"),
@@ -148,7 +148,7 @@ impl BlockStorage for PostgresStorage {
             let client = database.connection().await?;
             let put = "INSERT INTO fieldpost_blocks (folder, name, bytes) VALUES ($1, $2, $3)
                        ON CONFLICT (folder, name) DO UPDATE SET bytes = excluded.bytes";
-            client.execute(put, &[&folder, &file, &bytes]).await.map_err(|error| told(&error))?;
+            client.execute(put, &[&folder, &file, &bytes]).await.map_err(|error| io_error(&error))?;
             database.keep(client);
             Ok(())
         })
@@ -166,7 +166,7 @@ impl BlockStorage for PostgresStorage {
             let get = "SELECT substring(bytes FROM $3 FOR $4), octet_length(bytes)
                        FROM fieldpost_blocks WHERE folder = $1 AND name = $2";
             let rows = client.query(get, &[&folder, &file, &from, &count]).await;
-            let rows = rows.map_err(|error| told(&error))?;
+            let rows = rows.map_err(|error| io_error(&error))?;
             database.keep(client);
             let Some(row) = rows.first() else {
                 return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such block"));
@@ -182,7 +182,7 @@ impl BlockStorage for PostgresStorage {
         self.network.call(READ_MAX, async move {
             let client = database.connection().await?;
             let delete = "DELETE FROM fieldpost_blocks WHERE folder = $1 AND name = $2";
-            client.execute(delete, &[&folder, &file]).await.map_err(|error| told(&error))?;
+            client.execute(delete, &[&folder, &file]).await.map_err(|error| io_error(&error))?;
             database.keep(client);
             Ok(())
         })
@@ -197,7 +197,7 @@ impl BlockStorage for PostgresStorage {
                 let list = "SELECT name FROM fieldpost_blocks WHERE folder = $1 AND name > $2
                             ORDER BY name LIMIT $3";
                 let rows = client.query(list, &[&of, &from, &NAMES_PER_CALL]).await;
-                let rows = rows.map_err(|error| told(&error))?;
+                let rows = rows.map_err(|error| io_error(&error))?;
                 database.keep(client);
                 Ok(rows.iter().map(|row| row.get(0)).collect())
             })?;
@@ -214,7 +214,7 @@ impl BlockStorage for PostgresStorage {
         let database = Arc::clone(&self.database);
         self.network.call(READ_MAX, async move {
             let client = database.connection().await?;
-            client.batch_execute("SELECT 1").await.map_err(|error| told(&error))?;
+            client.batch_execute("SELECT 1").await.map_err(|error| io_error(&error))?;
             database.keep(client);
             Ok(())
         })

@@ -129,7 +129,7 @@ impl S3Storage {
     }
 }
 
-fn told(error: &ObjectError) -> io::Error {
+fn io_error(error: &ObjectError) -> io::Error {
     let kind = match error {
         ObjectError::NotFound { .. } => io::ErrorKind::NotFound,
         _ => io::ErrorKind::Other,
@@ -147,7 +147,7 @@ impl BlockStorage for S3Storage {
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let (bucket, object, bytes) = (Arc::clone(&self.bucket), self.object(name), bytes.to_vec());
         self.network.call(WRITE_MAX, async move {
-            bucket.put(&object, bytes.into()).await.map_err(|error| told(&error)).map(drop)
+            bucket.put(&object, bytes.into()).await.map_err(|error| io_error(&error)).map(drop)
         })
     }
 
@@ -158,20 +158,20 @@ impl BlockStorage for S3Storage {
         self.network.call(READ_MAX, async move {
             // An empty range is none: the server is asked for the length alone.
             let meta = match len {
-                0 => bucket.head(&object).await.map_err(|error| told(&error))?,
+                0 => bucket.head(&object).await.map_err(|error| io_error(&error))?,
                 _ => {
                     let options =
                         GetOptions { range: Some(GetRange::Bounded(offset..end)), ..GetOptions::default() };
                     let found = match bucket.get_opts(&object, options).await {
                         Ok(found) => found,
-                        Err(error @ ObjectError::NotFound { .. }) => return Err(told(&error)),
+                        Err(error @ ObjectError::NotFound { .. }) => return Err(io_error(&error)),
                         Err(error) => {
                             // A range behind the end is refused; so it is asked where that is.
-                            let meta = bucket.head(&object).await.map_err(|_| told(&error))?;
-                            return Err(if meta.size < end { short() } else { told(&error) });
+                            let meta = bucket.head(&object).await.map_err(|_| io_error(&error))?;
+                            return Err(if meta.size < end { short() } else { io_error(&error) });
                         }
                     };
-                    let bytes = found.bytes().await.map_err(|error| told(&error))?;
+                    let bytes = found.bytes().await.map_err(|error| io_error(&error))?;
                     return if bytes.len() == len { Ok(bytes.to_vec()) } else { Err(short()) };
                 }
             };
@@ -184,7 +184,7 @@ impl BlockStorage for S3Storage {
         self.network.call(READ_MAX, async move {
             match bucket.delete(&object).await {
                 Ok(()) | Err(ObjectError::NotFound { .. }) => Ok(()),
-                Err(error) => Err(told(&error)),
+                Err(error) => Err(io_error(&error)),
             }
         })
     }
@@ -203,7 +203,7 @@ impl BlockStorage for S3Storage {
                 let mut names = Vec::new();
                 let mut listed = listed.take(NAMES_PER_CALL);
                 while let Some(object) = listed.next().await {
-                    names.push(object.map_err(|error| told(&error))?.location);
+                    names.push(object.map_err(|error| io_error(&error))?.location);
                 }
                 Ok(names)
             })?;
@@ -225,7 +225,7 @@ impl BlockStorage for S3Storage {
         self.network.call(READ_MAX, async move {
             match bucket.list(Some(&prefix)).next().await {
                 None | Some(Ok(_)) => Ok(()),
-                Some(Err(error)) => Err(told(&error)),
+                Some(Err(error)) => Err(io_error(&error)),
             }
         })
     }

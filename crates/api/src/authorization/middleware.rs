@@ -148,7 +148,7 @@ async fn judge(
         let may = may(api, caller, needs, is_safe, &about).await;
         if !may.map_err(|problem| Refused(problem).into_response())? {
             holder.is_forbidden();
-            return Err(named(caller, forbidden(caller, needs.told(is_safe))));
+            return Err(named(caller, forbidden(caller, needs.description(is_safe))));
         }
         if is_safe && !scopes_suffice(caller.scopes(), needs, is_safe, &about) {
             // It is the client's own now, and may be so no longer later.
@@ -181,7 +181,7 @@ async fn judge_portal(
                 .map_err(|problem| Refused(problem).into_response())?;
         if !may {
             api.shared.portals.judged("forbidden");
-            return Err(named(caller, forbidden(caller, Needs::Admin(Ownership::Never).told(false))));
+            return Err(named(caller, forbidden(caller, Needs::Admin(Ownership::Never).description(false))));
         }
         if parts.method.is_safe() {
             let rights = StandingRights::of_portal(caller, digest, route.as_str(), about);

@@ -27,12 +27,12 @@ pub(crate) async fn check_row(
     let needs = needs(&Method::GET, route);
     if let Some(portal) = caller.portal() {
         let is_its_own = portal::may(api, portal, (&Method::GET, route), &About::these(path, query)).await?;
-        return if is_its_own { Ok(()) } else { Err(caller.may_not(needs.told(true))) };
+        return if is_its_own { Ok(()) } else { Err(caller.may_not(needs.description(true))) };
     }
     if may(api, caller, needs, true, &About::these(path, query)).await? {
         return Ok(());
     }
-    Err(caller.may_not(needs.told(true)))
+    Err(caller.may_not(needs.description(true)))
 }
 
 /// Whether a caller that was let in would be let in again, and may do the same. For that its token

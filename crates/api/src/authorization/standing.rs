@@ -64,7 +64,7 @@ impl StandingRights {
         let (is_known, is_allowed, takes) = match by {
             AdmittedBy::Token(needs) => {
                 let is_known = api.shared.access.still_knows(caller);
-                (is_known, may(api, caller, *needs, true, about).await?, needs.told(true))
+                (is_known, may(api, caller, *needs, true, about).await?, needs.description(true))
             }
             AdmittedBy::Portal(digest, route) => {
                 let is_known = portal::open(api, digest).is_some();

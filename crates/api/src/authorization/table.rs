@@ -257,7 +257,7 @@ pub(super) fn is_public(method: &Method, route: &str) -> bool {
 
 impl Needs {
     /// What would be enough, for people; less is where nothing is changed.
-    pub(super) fn told(self, is_safe: bool) -> &'static str {
+    pub(super) fn description(self, is_safe: bool) -> &'static str {
         match self {
             Nothing => "nothing",
             AnyToken => "any",

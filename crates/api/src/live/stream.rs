@@ -217,9 +217,9 @@ impl LiveStream {
         let awaited = idle.fold(self.rights_follow, |all, topic| all | topic.follows);
         let Self { follower, samples, .. } = self;
         select! {
-            told = follower.told(awaited), if awaited != 0 => {
-                self.mark_due(|topic| topic.follows & told != 0);
-                if self.rights_follow & told != 0 {
+            changed = follower.changed(awaited), if awaited != 0 => {
+                self.mark_due(|topic| topic.follows & changed != 0);
+                if self.rights_follow & changed != 0 {
                     self.check_rights().await?;
                 }
             }

@@ -355,7 +355,7 @@ fn sent(held: Option<MemoryReservation>, page: ReadPage, form: PageForm) -> Resp
         found => {
             let PageBody(json, is_compressed) = body.unwrap_or_else(|| PageBody(found.json(form), false));
             let mut response = ApiAnswer::ok_json(json).into_response();
-            compression::told(response.headers_mut(), is_compressed);
+            compression::set_headers(response.headers_mut(), is_compressed);
             if let FoundPage::Named(named) = found {
                 transfer::name_page(&mut response, named);
             }

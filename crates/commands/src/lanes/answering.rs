@@ -85,9 +85,9 @@ impl<S: CommandStore> LaneStep<'_, S> {
 fn is_same_answer(state: &CommandState, answer: &LateAnswer) -> bool {
     state.was_answered()
         && (state.status == CommandStatus::Acknowledged) == answer.ok
-        && told(state.result.as_deref()) == told(answer.result.as_deref())
+        && non_null(state.result.as_deref()) == non_null(answer.result.as_deref())
 }
 
-fn told(result: Option<&str>) -> Option<&str> {
+fn non_null(result: Option<&str>) -> Option<&str> {
     result.filter(|text| *text != NO_RESULT)
 }

@@ -81,7 +81,7 @@ impl Engine {
     /// # Errors
     /// When the server is not accepting.
     pub async fn task_end_told(&self, task: Incarnation, result: SendResult) -> Result<(), NotAccepting> {
-        let told = |reply| CampaignsInput::Task(TaskCall::Told { task, result, reply });
+        let told = |reply| CampaignsInput::Task(TaskCall::EndTold { task, result, reply });
         self.campaigns_partition().ask(told).await
     }
 }

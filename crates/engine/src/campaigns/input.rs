@@ -89,7 +89,7 @@ pub enum TaskCall {
         reply: Reply<Vec<TaskEndDue>>,
     },
     /// The end of a task was told, or could not be.
-    Told {
+    EndTold {
         /// The task.
         task: Incarnation,
         /// What came of it.

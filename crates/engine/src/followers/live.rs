@@ -87,8 +87,8 @@ impl LiveFollower {
     /// Resolves when one of the awaited things may have changed: a bit for each, in the order in
     /// which they were given. Of others it is told later, and is not woken. Nothing is lost if this
     /// is given up.
-    pub async fn told(&self, awaited: u32) -> u32 {
-        self.signal.told(awaited).await
+    pub async fn changed(&self, awaited: u32) -> u32 {
+        self.signal.changed(awaited).await
     }
 
     /// Which of these things may have changed since this was told or took it. Whoever is about to
@@ -212,13 +212,13 @@ mod tests {
         for _ in 0..3 {
             followers.tell(Timestamp(1), None);
         }
-        assert_eq!(signal.told(u32::MAX).await, 0b01);
+        assert_eq!(signal.changed(u32::MAX).await, 0b01);
         followers.queues_changed(Some(PartitionId::of_queues(2)));
         followers.queues_changed(Some(PartitionId::of_queues(3)));
         followers.tell(Timestamp(2), None);
         // What is not awaited yet stays.
-        assert_eq!(signal.told(0b10).await, 0b10);
-        assert_eq!(signal.told(u32::MAX).await, 0b01);
+        assert_eq!(signal.changed(0b10).await, 0b10);
+        assert_eq!(signal.changed(u32::MAX).await, 0b01);
         followers.remove_live(number);
         followers.queues_changed(None);
         assert_eq!(signal.told.load(Ordering::SeqCst), 0);
@@ -242,7 +242,7 @@ mod tests {
             assert_eq!(signal.told.swap(0, Ordering::SeqCst), expect, "{ops:?}");
         }
         followers.registry_changed(RegistryUpdate::ANY);
-        assert_eq!(signal.told(u32::MAX).await, 0b11);
+        assert_eq!(signal.changed(u32::MAX).await, 0b11);
     }
 
     #[test]

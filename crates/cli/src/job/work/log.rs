@@ -66,7 +66,7 @@ fn text(event: &WorkerEvent) -> Option<String> {
             Some(format!("{error}; asked again in {}", rough(*again_in)))
         }
         WorkerEvent::Control { control: Some(control) } => {
-            Some(format!("the queue's workers are told: {}", told(control)))
+            Some(format!("the queue's workers are told: {}", control_text(control)))
         }
         WorkerEvent::Control { control: None } => {
             Some("the queue's workers are told nothing any more".to_owned())
@@ -76,7 +76,7 @@ fn text(event: &WorkerEvent) -> Option<String> {
     }
 }
 
-fn told(control: &QueueControl) -> String {
+fn control_text(control: &QueueControl) -> String {
     let state = match control.state {
         ControlState::Run => "run",
         ControlState::Drain => "drain",

@@ -127,7 +127,7 @@ impl TaskPosts {
 
 impl CampaignMachine {
     /// What came of telling the end of a task.
-    pub(super) fn told(&mut self, task: Incarnation, result: SendResult, step: &mut CampaignsStep<'_>) {
+    pub(super) fn end_told(&mut self, task: Incarnation, result: SendResult, step: &mut CampaignsStep<'_>) {
         let Some(post) = self.posts.posts.get_mut(&task) else { return };
         // Another one of its receiver may be told.
         self.posts.announced = Timestamp(i64::MIN);

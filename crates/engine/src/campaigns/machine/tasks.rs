@@ -43,8 +43,8 @@ impl CampaignMachine {
                 let due = self.posts.lease(max, self.settings.attempt_timeout, step.now);
                 step.emit(CampaignsEffect::EndsLeased(reply, due));
             }
-            TaskCall::Told { task, result, reply } => {
-                self.told(task, result, step);
+            TaskCall::EndTold { task, result, reply } => {
+                self.end_told(task, result, step);
                 step.emit(CampaignsEffect::Kept(reply));
             }
         }

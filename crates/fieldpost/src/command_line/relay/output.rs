@@ -69,13 +69,13 @@ pub(super) fn status(
     let rate = worker.as_ref().and_then(|worker| worker["rate"].as_u64());
     if as_json {
         let line = json!({
-            "table": table.told(), "waiting": waiting, "bytes": bytes, "oldest_at": oldest_at,
+            "table": table.display_name(), "waiting": waiting, "bytes": bytes, "oldest_at": oldest_at,
             "oldest_age_ms": oldest_age_ms, "rate": rate, "held": held, "refused": refused,
             "working": worker.is_some(), "worker": worker,
         });
         return writeln!(out, "{line}");
     }
-    writeln!(out, "table    {}", plain(&table.told()))?;
+    writeln!(out, "table    {}", plain(&table.display_name()))?;
     writeln!(out, "waiting  {waiting} rows, {bytes} bytes")?;
     // A clock of the database that was set back makes no row younger than new.
     let lag = |ms: i64| duration::format(Duration::from_millis(u64::try_from(ms).unwrap_or(0)));

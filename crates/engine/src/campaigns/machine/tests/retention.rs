@@ -43,7 +43,7 @@ fn tasks_that_are_kept_longer_do_not_stand_in_the_way_of_others() {
     for task in &kept {
         let told = |reply| {
             let (task, result) = (*task, SendResult::Delivered);
-            CampaignsInput::Task(TaskCall::Told { task, result, reply })
+            CampaignsInput::Task(TaskCall::EndTold { task, result, reply })
         };
         bench.ask(told);
     }

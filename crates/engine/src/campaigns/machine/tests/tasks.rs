@@ -346,7 +346,7 @@ fn the_end_of_a_task_is_told_until_it_is_taken_or_given_up() {
     bench.settle(Vec::new());
     assert_eq!(lease(&mut bench), 1);
     let told = |bench: &mut Bench, result| {
-        let told = |reply| CampaignsInput::Task(TaskCall::Told { task: incarnation, result, reply });
+        let told = |reply| CampaignsInput::Task(TaskCall::EndTold { task: incarnation, result, reply });
         bench.ask(told);
     };
     told(&mut bench, SendResult::Failed(None));
