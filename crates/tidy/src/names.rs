@@ -89,7 +89,7 @@ const OLD_MODULES: [(&str, &str); 45] = [
 
 /// Names of functions, fields and variants, and of files of the console, that were given up, each
 /// with one that says more.
-const OLD_MEMBERS: [(&str, &str); 23] = [
+const OLD_MEMBERS: [(&str, &str); 15] = [
     ("absence", "offline_session"),
     ("door", "partition_handle"),
     ("doors", "listeners, partitions"),
@@ -98,21 +98,36 @@ const OLD_MEMBERS: [(&str, &str); 23] = [
     ("greeting", "handshake"),
     ("ground", "edge_context"),
     ("guesses", "failed_auth"),
-    ("guest", "pooled, or whose connection"),
-    ("guests", "connections"),
     ("habits", "middleware"),
-    ("heir", "successor"),
     ("lot", "parked"),
-    ("manners", "response_profile"),
     ("pacing", "backpressure"),
-    ("roster", "device_table"),
-    ("sabotage", "fault_injection"),
-    ("seat", "session_slot"),
     ("show_out", "evict"),
     ("shown_out", "evicted"),
     ("talk", "protocol"),
-    ("testator", "will_owner"),
     ("threshold", "bootstrap, or the limit of what"),
+];
+
+/// Words that were given up in every name that has them, each with what says more. A word is only
+/// here if it means nothing else in any name: a door may be the one of a lock.
+const OLD_WORDS: [(&str, &str); 8] = [
+    ("guest", "pooled, or whose connection"),
+    ("guests", "connections"),
+    ("heir", "successor"),
+    ("manners", "response_profile"),
+    ("roster", "device_table"),
+    ("sabotage", "fault_injection"),
+    ("seat", "session_slot"),
+    ("testator", "will_owner"),
+];
+
+/// The same in names of types, traits and modules only. Names of tests are sentences, which may
+/// have these words.
+const OLD_WORDS_OF_TYPES: [(&str, &str); 5] = [
+    ("crowd", "admission, or many of what"),
+    ("figures", "metrics, stats"),
+    ("told", "result, or what was told"),
+    ("turn", "permit, order, or what is next"),
+    ("turns", "limiter, scheduler, or what is next"),
 ];
 
 /// A name, and the line that declares it.
@@ -150,7 +165,8 @@ pub fn declared_members(source: &SourceFile) -> Vec<DeclaredName> {
 #[must_use]
 pub fn better_name(name: &str) -> Option<&'static str> {
     let old = [OLD_TYPES.as_slice(), OLD_MODULES.as_slice()].concat();
-    old.into_iter().find(|(given_up, _)| *given_up == name).map(|(_, better)| better)
+    let as_whole = old.into_iter().find(|(given_up, _)| *given_up == name).map(|(_, better)| better);
+    as_whole.or_else(|| better_word(name, &[OLD_WORDS.as_slice(), OLD_WORDS_OF_TYPES.as_slice()].concat()))
 }
 
 /// The name to use in place of one that was given up for functions, fields, variants and files of
@@ -158,8 +174,25 @@ pub fn better_name(name: &str) -> Option<&'static str> {
 #[must_use]
 pub fn better_member(name: &str) -> Option<&'static str> {
     let plain = |name: &str| name.replace('_', "").to_lowercase();
-    let name = plain(name);
-    OLD_MEMBERS.into_iter().find(|(given_up, _)| plain(given_up) == name).map(|(_, better)| better)
+    let as_whole = OLD_MEMBERS.into_iter().find(|(given_up, _)| plain(given_up) == plain(name));
+    as_whole.map(|(_, better)| better).or_else(|| better_word(name, &OLD_WORDS))
+}
+
+fn better_word(name: &str, old: &[(&'static str, &'static str)]) -> Option<&'static str> {
+    let words = words(name);
+    old.iter().find(|(given_up, _)| words.iter().any(|word| word == given_up)).map(|(_, better)| *better)
+}
+
+/// The words of a name, in small letters: `MoveTurns` and `move_turns` have the same.
+fn words(name: &str) -> Vec<String> {
+    let mut parted = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() {
+            parted.push('_');
+        }
+        parted.extend(letter.to_lowercase());
+    }
+    parted.split('_').filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 impl DeclaredName {
@@ -255,6 +288,24 @@ mod tests {
         assert_eq!(better_name("figures"), Some("metrics, stats"));
         assert_eq!(better_name("Doorbell"), None);
         assert_eq!(better_name("once_only"), None);
+    }
+
+    #[test]
+    fn a_word_that_was_given_up_is_found_in_longer_names() {
+        for name in
+            ["ToldErrors", "FirstTold", "first_told", "OutOfTurn", "MoveTurns", "move_turns", "GuestPool"]
+        {
+            assert!(better_name(name).is_some(), "{name}");
+        }
+        for name in ["DoorLocks", "Returned", "turned_off", "Untold", "Crowded"] {
+            assert_eq!(better_name(name), None, "{name}");
+        }
+        for name in ["pooled_guest", "PooledGuest", "has_heir", "SeatTaken"] {
+            assert!(better_member(name).is_some(), "{name}");
+        }
+        for name in ["is_told", "OutcomeTold", "next_turn", "theirs", "seated"] {
+            assert_eq!(better_member(name), None, "{name}");
+        }
     }
 
     #[test]
