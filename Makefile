@@ -1,7 +1,7 @@
 # Everything a person or CI runs here. `make` alone says what there is.
 #
-# `demo`, `test` and `bench` install what they need first (scripts/setup): on a machine that has it all,
-# that costs a few milliseconds and touches neither apt nor the network.
+# `demo`, `test` and `bench` install what they need first (scripts/setup). On a machine that has it
+# all, that costs a few milliseconds and touches neither apt nor the network.
 
 CARGO ?= cargo
 # CI builds exactly what Cargo.lock says; by hand a new dependency may still be written into it.
@@ -25,7 +25,8 @@ build: console ## build the optimised binary, target/release/fieldpost
 	$(CARGO) build $(LOCKED) --release --package fieldpost
 	@scripts/split-debug target/release/fieldpost
 
-# What the crate `console` embeds. Packages are those of package-lock.json, fetched when it has changed.
+# What the crate `console` embeds. Packages are those of package-lock.json, fetched when it has
+# changed.
 CONSOLE_SOURCES := $(shell find console/src clients/typescript/src -type f ! -name schema.ts) \
 	$(wildcard console/*.html console/*.js console/*.json console/*.ts clients/typescript/*.json)
 

@@ -1,4 +1,4 @@
-"""What both kinds of worker have in common: their options, and what becomes of a job that failed."""
+"""The options of both kinds of worker, and what becomes of a job that failed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ log = logging.getLogger("fieldpost")
 #: The least and the most that passes before a worker asks again after it could not, in seconds.
 ASK_AGAIN_MIN = 0.5
 ASK_AGAIN_MAX = 15.0
-#: How long a stop waits for the answer to a question that it takes back, in seconds: a server that is there gives it at
-#: once.
+#: How long a stop waits for the answer to a question that it takes back, in seconds. A server that
+#: is there gives it at once.
 CANCELLATION_SECONDS_MAX = 5.0
-#: A lease is extended when this part of it has passed, so that two extensions may fail before it ends.
+#: A lease is extended when this part of it has passed, so that two extensions may fail before it
+#: ends.
 EXTENDED_AFTER = 1 / 3
 #: What the server keeps of an error, in characters that are certain to fit.
 ERROR_CHARS_MAX = 1000
@@ -32,7 +33,7 @@ _RETRY_MAX = 3600.0
 
 
 class Retry(Exception):  # noqa: N818 - it is no error of a program, but what a handler decides
-    """Raised by a handler to have its job again after ``delay``, or after the worker's backoff if nothing is said."""
+    """Raised by a handler to have its job again after ``delay``, or after the worker's backoff."""
 
     def __init__(self, delay: Duration | None = None, error: str | None = None) -> None:
         super().__init__(error or "to be tried again")
@@ -45,12 +46,16 @@ Backoff = Callable[[Job, BaseException], Duration]
 
 
 def doubling(job: Job, _: BaseException) -> Duration:
-    """A second after the first failed try, then twice as long each time, at most an hour; up to 10 % more by chance."""
+    """A second after the first failed try, then twice as long each time, at most an hour.
+
+    By chance it is up to 10 % more.
+    """
     seconds = min(_RETRY_MAX, _RETRY_BASE * 2.0 ** min(job.attempt - 1, 30))
     return seconds * random.uniform(1.0, 1.1)
 
 
-#: Hears what the workers of a queue are told, whenever that is something else; ``None`` is nothing any more.
+#: Hears what the workers of a queue are told, whenever that is something else; ``None`` is nothing
+#: any more.
 OnControl = Callable[[Optional[QueueControl]], object]
 
 
@@ -71,17 +76,20 @@ class Options:
 
     #: Jobs that are handled at the same time; so many are asked for.
     concurrency: int = 10
-    #: How long a job is reserved; its lease is extended each third of it. A worker that dies keeps its jobs from
-    #: others for as long.
+    #: How long a job is reserved; its lease is extended each third of it. A worker that dies keeps
+    #: its jobs from others for as long.
     ttr: timedelta = timedelta(minutes=1)
-    #: How long one question waits for jobs; a stop takes it back. A job is given out at once in any case.
+    #: How long one question waits for jobs; a stop takes it back. A job is given out at once in any
+    #: case.
     wait: timedelta = timedelta(seconds=5)
-    #: How long a stop waits for handlers; ``None`` for as long as they take. Then their jobs are given back.
+    #: How long a stop waits for handlers; ``None`` for as long as they take. Then their jobs are
+    #: given back.
     stop_timeout: timedelta | None = timedelta(seconds=30)
     #: How long a failed job waits for its next try.
     backoff: Backoff = doubling
-    #: Hears what the workers of the (first) queue are told; they do it by themselves. For workers of threads it is
-    #: called in a thread of its own; for workers of tasks it may be an ``async def``.
+    #: Hears what the workers of the (first) queue are told; they do it by themselves. For workers
+    #: of threads it is called in a thread of its own; for workers of tasks it may be an
+    #: ``async def``.
     on_control: OnControl | None = None
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ pub(crate) struct RolloutShape<'a> {
     id: &'a str,
     #[schema(schema_with = words::rollout_status)]
     status: &'static str,
-    /// What it waits for while its status is `waiting`: its stage soaks, somebody has to approve of
+    /// What it waits for while its status is `waiting`. Its stage soaks, somebody has to approve of
     /// what comes behind it, or the window is shut. Null while it waits for none of these.
     #[schema(schema_with = words::rollout_wait, required)]
     waits_for: Option<&'static str>,

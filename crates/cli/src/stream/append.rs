@@ -57,8 +57,9 @@ pub struct Append {
     /// Append only once, however often this is asked with the same key within a day.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Append a message for each line of a file, - for stdin: a JSON object with payload, and with
-    /// source, external_id, segment, ts and headers if there are any. Lines are sent as they come.
+    /// Append a message for each line of a file, - for stdin. A line is a JSON object with payload,
+    /// and with source, external_id, segment, ts and headers if there are any. Lines are sent as
+    /// they come.
     #[arg(long, value_name = "FILE", conflicts_with_all = OF_ONE)]
     lines: Option<PathBuf>,
 }

@@ -58,8 +58,8 @@ pub(crate) enum MqttVersionChoice {
 ///
 /// Devices report at an even pace whether or not the server keeps up; latencies count from when a
 /// report was due. The same seed gives the same reports of each device. Exit code: 0 when all was
-/// answered as it should be, 1 when not, 2 for a mistake on the command line, 3 when the server
-/// cannot be reached.
+/// answered as it should be, 1 when not. It is 2 for a mistake on the command line, and 3 when the
+/// server cannot be reached.
 #[derive(Args, Debug)]
 pub(crate) struct Flags {
     /// How many devices report.
@@ -130,7 +130,7 @@ pub(crate) struct BehaviourFlags {
     /// How long it is silent then.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = base::duration::parse)]
     pub silence_for: Duration,
-    /// How often a report is one that no server may accept: cut short, of a value that a lock
+    /// How often a report is one that no server may accept. It is cut short, of a value that a lock
     /// cannot have, or an hour ahead of its time.
     #[arg(long, value_name = "P", default_value = "0")]
     pub bad_payloads: Probability,

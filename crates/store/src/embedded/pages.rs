@@ -8,9 +8,10 @@
 //!
 //! ```text
 //! file    head, head copy, then groups: one page of checksums, 1,024 pages of data
-//! head    two slots of 512 bytes, each also in the head copy: magic, format, number of the write (8 bytes),
-//!         the first 488 bytes of the library's file, CRC-32C
-//! checksum  CRC-32C of the page's number and bytes; 0 for a page that was never written, which reads as zeros
+//! head    two slots of 512 bytes, each also in the head copy: magic, format, number of the write
+//!         (8 bytes), the first 488 bytes of the library's file, CRC-32C
+//! checksum  CRC-32C of the page's number and bytes; 0 for a page that was never written, which
+//!           reads as zeros
 //! ```
 //!
 //! The library overwrites its own head in place. So that head goes to the slot that is not durable

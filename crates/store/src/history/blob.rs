@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! blob     contents in blocks (blocks.rs): head, then one section for each run
-//! head     version, length of what follows, count, base time, shared texts, devices, whether any has several runs, then
-//!          for each device: how many runs, if any has several; for each: time of its first reading - base, bytes of its section
+//! head     version, length of what follows, count, base time, shared texts, devices, whether any
+//!          has several runs, then for each device: how many runs, if any has several; for each:
+//!          time of its first reading - base, bytes of its section
 //! section  flags, then
 //!          single: texts of its own, if it has any; number, value code if it is not 0 or 1
-//!          many:   texts of its own, if it has any; count, number of the first, times (differences, or differences of these),
-//!                  numbers unless they are consecutive, values (one; bits; runs; each), changed (bits; or nothing: none, or
-//!                  wherever the value differs)
-//! code     0 and 1: that number; 2: a value follows; 3 and on: a text, first the shared ones, then the section's own
+//!          many:   texts of its own, if it has any; count, number of the first, times
+//!                  (differences, or differences of these), numbers unless they are consecutive,
+//!                  values (one; bits; runs; each), changed (bits; or nothing: none, or wherever
+//!                  the value differs)
+//! code     0 and 1: that number; 2: a value follows; 3 and on: a text, first the shared ones, then
+//!          the section's own
 //! ```
 //!
 //! Runs are in order of place and time, readings in order of (time, number). To change the form:

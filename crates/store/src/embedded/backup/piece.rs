@@ -2,10 +2,11 @@
 //! damaged, lost, repeated or of another backup is seen. The end has a piece of its own.
 //!
 //! ```text
-//! piece    magic "FPBP", kind, form (1 byte), zeros (2), stamp (8), number (8), bytes of the body (4), CRC-32C of all else (4),
-//!          body. Numbers are little-endian.
+//! piece    magic "FPBP", kind, form (1 byte), zeros (2), stamp (8), number (8), bytes of the body
+//!          (4), CRC-32C of all else (4), body. Numbers are little-endian.
 //! stamp    drawn for each backup; the same in all its pieces
-//! head     the row of the data directory, the partition's clocks at the cut: position (varint), time (varint)
+//! head     the row of the data directory, the partition's clocks at the cut: position (varint),
+//!          time (varint)
 //! rows     name of the table, partition (2 bytes), rows: key and value, each behind its length
 //! end      rows in all (varint), pieces before it (varint)
 //! file     name of a block, where the bytes stand (varint), bytes behind their length

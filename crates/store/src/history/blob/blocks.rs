@@ -2,7 +2,8 @@
 //! verified without the rest.
 //!
 //! ```text
-//! block  up to 4,062 bytes of the blob's contents, CRC-32C of the block's number and these (4 bytes); all but the last are full
+//! block  up to 4,062 bytes of the blob's contents, CRC-32C of the block's number and these
+//!        (4 bytes); all but the last are full
 //! ```
 //!
 //! A full block with its key fills one page of the tables. Where blocks are kept is the business of
