@@ -53,25 +53,23 @@ pub fn sweep(profile: &mut DeviceProfile, is_registered: impl Fn(Incarnation) ->
 
 #[cfg(test)]
 mod tests {
-    use base::{Attended, DeviceId, Kind, Timestamp};
-    use records::{DeviceSlot, PaceOverride};
+    use base::{Attended, DeviceId, Timestamp};
+    use records::DeviceSlot;
 
     use super::*;
+    use crate::{NewDevice, Registration};
 
     fn device(clients: impl IntoIterator<Item = u64>) -> DeviceProfile {
-        DeviceProfile {
-            id: DeviceId::new("0xA").expect("an id"),
+        let id = DeviceId::new("0xA").expect("an id");
+        let checked = NewDevice::default().check_but_id(id).expect("may be registered");
+        let registration = Registration {
             incarnation: Incarnation(1),
             slot: DeviceSlot(0),
-            kind: Kind::lock(),
-            address: None,
-            labels: Vec::new(),
-            report_interval_ms: None,
-            pace: PaceOverride::default(),
             registered_at: Timestamp(0),
             expected_from: Attended(0),
-            clients: clients.into_iter().map(Incarnation).collect(),
-        }
+        };
+        let clients = clients.into_iter().map(Incarnation).collect();
+        DeviceProfile { clients, ..checked.register(registration) }
     }
 
     #[test]

@@ -27,18 +27,7 @@ fn id(device: &str) -> DeviceId {
 }
 
 fn command(payload: &str) -> NewCommand {
-    NewCommand {
-        payload: payload.as_bytes().into(),
-        ttl: None,
-        not_before: None,
-        ack_timeout: Some(LONG),
-        run_timeout: None,
-        attempts_max: None,
-        origin: None,
-        key: None,
-        priority: 0,
-        notify: None,
-    }
+    NewCommand { ack_timeout: Some(LONG), ..NewCommand::new(payload.as_bytes().into()) }
 }
 
 async fn send(rig: &Rig, device: &str, command: NewCommand) -> EntityId {

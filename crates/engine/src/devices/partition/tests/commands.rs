@@ -48,18 +48,7 @@ fn device() -> DeviceId {
 }
 
 fn plain() -> NewCommand {
-    NewCommand {
-        payload: Arc::from(*b"{}"),
-        ttl: None,
-        not_before: None,
-        ack_timeout: None,
-        run_timeout: None,
-        attempts_max: None,
-        origin: None,
-        key: None,
-        priority: 0,
-        notify: None,
-    }
+    NewCommand::new(Arc::from(*b"{}"))
 }
 
 fn session(number: u64) -> Session {

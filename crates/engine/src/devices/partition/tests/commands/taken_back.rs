@@ -47,19 +47,5 @@ fn rollout() -> Rollout {
         priority: 0,
         notify: Some(receiver),
     };
-    Rollout {
-        id: "r".into(),
-        incarnation: base::Incarnation(9),
-        created_at: Timestamp(0),
-        request: 0,
-        work: RolloutWork::Command(Box::new(command)),
-        selector: None,
-        is_named: false,
-        rate: None,
-        in_flight: None,
-        stages: Vec::new(),
-        window: None,
-        stop: None,
-        include_later: false,
-    }
+    Rollout::of("r", base::Incarnation(9), RolloutWork::Command(Box::new(command)))
 }
