@@ -107,6 +107,9 @@ const OLD_MEMBERS: [(&str, &str); 15] = [
     ("threshold", "bootstrap, or the limit of what"),
 ];
 
+/// Names of functions of product code that were given up, each with what says more.
+const OLD_FUNCTIONS: [(&str, &str); 1] = [("told", "what it answers, or who was told of what")];
+
 /// Words that were given up in every name that has them, each with what says more. A word is only
 /// here if it means nothing else in any name: a door may be the one of a lock.
 const OLD_WORDS: [(&str, &str); 8] = [
@@ -161,6 +164,14 @@ pub fn declared_members(source: &SourceFile) -> Vec<DeclaredName> {
     members.0
 }
 
+/// The names of functions that a file declares, without those of modules for tests.
+#[must_use]
+pub fn declared_functions(source: &SourceFile) -> Vec<DeclaredName> {
+    let mut functions = FunctionNames(Vec::new());
+    functions.visit_file(&source.syntax);
+    functions.0
+}
+
 /// The name to use in place of one that was given up for types, traits and modules.
 #[must_use]
 pub fn better_name(name: &str) -> Option<&'static str> {
@@ -176,6 +187,12 @@ pub fn better_member(name: &str) -> Option<&'static str> {
     let plain = |name: &str| name.replace('_', "").to_lowercase();
     let as_whole = OLD_MEMBERS.into_iter().find(|(given_up, _)| plain(given_up) == plain(name));
     as_whole.map(|(_, better)| better).or_else(|| better_word(name, &OLD_WORDS))
+}
+
+/// The name to use in place of one that was given up for functions of product code.
+#[must_use]
+pub fn better_function(name: &str) -> Option<&'static str> {
+    OLD_FUNCTIONS.into_iter().find(|(given_up, _)| *given_up == name).map(|(_, better)| better)
 }
 
 fn better_word(name: &str, old: &[(&'static str, &'static str)]) -> Option<&'static str> {
@@ -254,6 +271,20 @@ impl<'ast> Visit<'ast> for MemberNames {
     }
 }
 
+struct FunctionNames(Vec<DeclaredName>);
+
+impl<'ast> Visit<'ast> for FunctionNames {
+    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
+        if !rust::is_for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
+        self.0.push(DeclaredName::of(&signature.ident));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,5 +357,15 @@ mod tests {
         }
         assert_eq!(better_member("Figures"), Some("metrics, stats"));
         assert_eq!(better_member("heirs"), None);
+    }
+
+    #[test]
+    fn a_function_that_was_given_up_has_a_better_name_outside_of_tests() {
+        let text = "impl S {\n    fn told(&self) {}\n}\nmod inner {\n    fn other() {}\n}\n\
+                    #[cfg(test)]\nmod tests {\n    fn told() {}\n}\n";
+        let functions = declared_functions(&source("crates/x/src/a.rs", text)).into_iter();
+        let found: Vec<_> = functions.map(|declared| (declared.line, declared.name)).collect();
+        assert_eq!(found, [(2, "told"), (5, "other")].map(|(line, name)| (line, name.to_owned())));
+        assert!(better_function("told").is_some() && better_function("told_of").is_none());
     }
 }

@@ -150,7 +150,7 @@ fn type_names(items: &[Item]) -> Vec<String> {
 }
 
 /// What has a name that was given up: types, traits, modules, functions, fields and variants, of
-/// tests too, and files of the console.
+/// tests too, and files of the console. Some names of functions are given up in product code only.
 fn old_names(sources: &[SourceFile]) -> Found {
     let mut offences = Vec::new();
     for source in sources {
@@ -158,7 +158,14 @@ fn old_names(sources: &[SourceFile]) -> Found {
         let items = items.map(|declared| (names::better_name(&declared.name), declared));
         let members = names::declared_members(source).into_iter();
         let members = members.map(|declared| (names::better_member(&declared.name), declared));
-        for (better, declared) in items.chain(members) {
+        let functions = if is_product(source) && !source.is_test_code {
+            names::declared_functions(source)
+        } else {
+            Vec::new()
+        };
+        let functions = functions.into_iter();
+        let functions = functions.map(|declared| (names::better_function(&declared.name), declared));
+        for (better, declared) in items.chain(members).chain(functions) {
             let Some(better) = better else { continue };
             let offence = format!("{}: {} -> {better}", at(&source.path, declared.line), declared.name);
             offences.push((source.crate_name().to_owned(), offence));
