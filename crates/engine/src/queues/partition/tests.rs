@@ -52,6 +52,8 @@ struct Rig {
     heaviest: usize,
     /// Jobs that the step with the most of them made resident.
     most_unparked: usize,
+    /// Queues whose counts the step with the most of them wrote.
+    most_recounted: usize,
 }
 
 fn orders() -> QueueName {
@@ -72,7 +74,17 @@ impl Rig {
         let store = MemoryStore::new(Lineage(1), 1);
         let partition = load(&store, resident_max, Process(1), NOW);
         let (inbox, back) = mpsc::channel(64);
-        Self { partition, store, inbox, _back: back, views: 0, now: NOW, heaviest: 0, most_unparked: 0 }
+        Self {
+            partition,
+            store,
+            inbox,
+            _back: back,
+            views: 0,
+            now: NOW,
+            heaviest: 0,
+            most_unparked: 0,
+            most_recounted: 0,
+        }
     }
 
     /// One step, durable at once: what it tells, whether there is more to do, and how many inputs
@@ -90,6 +102,8 @@ impl Rig {
             self.heaviest = self.heaviest.max(batch.ops.iter().map(Op::weight).sum());
             let unparked = batch.ops.iter().filter(|op| matches!(op, Op::UnparkJob(_))).count();
             self.most_unparked = self.most_unparked.max(unparked);
+            let recounted = batch.ops.iter().filter(|op| matches!(op, Op::PutQueueCounts(..))).count();
+            self.most_recounted = self.most_recounted.max(recounted);
             drop(fetch);
             self.store.commit(batch, Box::new(|outcome| assert!(matches!(outcome, CommitOutcome::Durable))));
             self.partition.settled(seq);

@@ -77,6 +77,11 @@ impl Rig {
 fn one_poll_of_an_empty_queue_does_not_read_a_flood() {
     const JOBS: usize = 20_000;
     let mut rig = Rig::with_resident(RESIDENT_MAX);
+    let empty = |number: usize| QueueName::unchecked("shop", &format!("empty-{number}"));
+    // A queue is there while it has settings.
+    let settings = QueueSettings { concurrency: Some(1), ..QueueSettings::default() };
+    let set = |number| QueueInput::Queue(QueueCall::Set(empty(number), settings, Reply::new().0));
+    rig.step(&mut (0..64).map(set).collect());
     let job = NewJob { due: Some(DueTime::After(HOUR)), ..plain() };
     for jobs in calls_of(&vec![job; JOBS]) {
         rig.publish_these(jobs);
@@ -84,13 +89,12 @@ fn one_poll_of_an_empty_queue_does_not_read_a_flood() {
     }
     assert!(rig.partition.resident().0 <= RESIDENT_MAX, "{:?}", rig.partition.resident());
     rig.now = NOW.after(HOUR);
-    (rig.most_unparked, rig.heaviest) = (0, 0);
+    (rig.most_unparked, rig.heaviest, rig.most_recounted) = (0, 0, 0);
     let (mut leased, mut steps) = (0, 0);
     while leased < JOBS {
         let ask_empty = |number: usize| {
-            let queue = QueueName::unchecked("shop", &format!("empty-{number}"));
             let want = ConsumeTerms { max: 10, ttr: HOUR, wait: Duration::ZERO, process: None };
-            driving::consume(queue, &want, rig.now, &rig.inbox).0
+            driving::consume(empty(number), &want, rig.now, &rig.inbox).0
         };
         let mut polls: Vec<_> = (0..64).map(ask_empty).collect();
         let (told, _, taken) = rig.step(&mut polls);
@@ -101,6 +105,8 @@ fn one_poll_of_an_empty_queue_does_not_read_a_flood() {
         assert!(steps < 1_000, "{leased} leased in so many rounds");
     }
     assert_eq!((leased, rig.partition.resident()), (JOBS, (0, 0)));
+    assert_eq!(rig.partition.names.len(), 65, "the empty queues are there, and the one of the flood");
+    assert_eq!(rig.most_recounted, 1, "counts are written of no queue whose jobs stay where they are");
 }
 
 #[test]
