@@ -199,16 +199,20 @@ impl Jobs {
         self.first(self.queues.get(queue)?).map(|job| self.head(job))
     }
 
-    /// Whether a job of the queue whose time has come, and that [`Jobs::advance`] has not got to,
-    /// may go before the first that is ready.
+    /// Whether a job of the queue has come due that may go before the first that is ready, or that
+    /// one has expired. [`Jobs::advance`] has not got to it.
     #[must_use]
     pub fn is_overtaken(&self, queue: QueueKey, now: Timestamp) -> bool {
         let Some(queue) = self.queues.get(queue) else { return false };
+        let first = queue.line().first(self.table.entries());
+        if first.is_some_and(|first| self.table.expires_by(first, now)) {
+            return true;
+        }
         let time = self.clocks.at(now);
         let Some(timed_from) = queue.timed_from().filter(|from| *from <= now.max(time.wall)) else {
             return false;
         };
-        match queue.line().first(self.table.entries()) {
+        match first {
             Some(first) if queue.order() == QueueOrder::Fifo => {
                 let place = self.table[first].order();
                 timed_from <= place.0 && self.timers.are_due_before(self.table.entries(), place, time)

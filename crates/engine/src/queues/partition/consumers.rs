@@ -168,8 +168,8 @@ impl QueuePartition {
         Ok(false)
     }
 
-    /// Whether jobs of the queue may have been due before the ready ones, and the step had no room
-    /// for them. Consumers that wait are served in the next step then.
+    /// Whether jobs of the queue may have been due before the ready ones, or these have expired,
+    /// and the step had no room for that. Consumers that wait are served in the next step then.
     fn must_come_due_first(&mut self, queue: QueueKey, step: &QueueStep<'_>) -> bool {
         let must = step.own.is_behind && self.jobs.is_overtaken(queue, step.now);
         if must {

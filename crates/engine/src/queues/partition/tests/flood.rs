@@ -363,6 +363,27 @@ fn leases_of_many_groups_that_lapse_together_are_followed_in_several_steps() {
 }
 
 #[test]
+fn jobs_that_expire_together_go_in_several_steps_before_anybody_gets_what_is_behind_them() {
+    const JOBS: usize = 500;
+    let mut rig = Rig::limited(|limits| limits.advanced = 64);
+    let mut jobs = vec![NewJob { ttl: Some(HOUR), ..plain() }; JOBS];
+    jobs.push(plain());
+    rig.publish_these(driving::to_publish(&jobs, NOW).expect("they may be"));
+    let key = rig.partition.key_of(&orders()).expect("it is there");
+    rig.now = NOW.after(HOUR);
+    let (asking, _receiver) = rig.asking(10, 2 * HOUR);
+    let (mut inputs, mut steps, mut served) = (vec![asking], 0, Vec::new());
+    while served.is_empty() {
+        let (told, ..) = rig.step(&mut inputs);
+        let left = rig.partition.jobs.counts_of(key);
+        assert_eq!(left.scheduled, 0, "a lease moves none that has expired out of its way");
+        (steps, served) = (steps + 1, counts(&told));
+        assert!(steps < 100, "{left:?} after so many steps");
+    }
+    assert_eq!((steps, served), (JOBS.div_ceil(64), vec![1]));
+}
+
+#[test]
 fn consumers_who_have_waited_enough_go_home_in_several_steps() {
     let mut rig = Rig::limited(|limits| limits.retired = 10);
     let (mut inputs, _receivers): (Vec<_>, Vec<_>) = (0..25).map(|_| rig.asking(1, HOUR)).unzip();
