@@ -222,7 +222,8 @@ impl Jobs {
     }
 
     fn first(&self, queue: &QueueEntry) -> Option<Handle<JobEntry>> {
-        queue.line().first(self.table.entries()).filter(|first| !self.is_blocked(*first))
+        let first = queue.line().first(self.table.entries());
+        first.filter(|first| !self.is_blocked(*first) && !self.leaves_lines_of(queue.key()))
     }
 
     /// Whether jobs, resident or not, wait for a time of the wall clock. It may come sooner than

@@ -111,8 +111,9 @@
 //! The caller reads parked jobs back, once a step. [`Jobs::next_read`] says which,
 //! [`Jobs::page_max`] how many at once. Each goes to [`Jobs::take_in`], then the page ends with
 //! [`Jobs::read_to`]. How many pages a step reads is up to the caller, but
-//! [`Jobs::next_urgent_read`] is read in the same step. Before a call about a parked job, the
-//! caller makes it resident ([`Jobs::unpark`]).
+//! [`Jobs::next_urgent_read`] is read in the same step. Lines that waited for a flood go on when it
+//! is read, no more at once than the caller allows ([`Jobs::set_unblocked_max`]). Before a call
+//! about a parked job, the caller makes it resident ([`Jobs::unpark`]).
 //!
 //! Consumers see one difference: a lease may have to be asked for again after reading. Nobody is
 //! given a job while a parked one may go before it. (Where the newest goes first, a job whose time

@@ -159,9 +159,10 @@ impl ParkedIndex {
         self.advanced_to = time;
     }
 
-    /// Whether a parked job of any queue may be due and go before this place.
+    /// Whether a parked job of any queue may be due and go before this place. The horizon of what
+    /// was read last stays when nothing is parked any more.
     pub(crate) fn may_miss_before(&self, place: (Timestamp, u64)) -> bool {
-        self.may_miss(EarliestDue::UNKNOWN, place)
+        !self.is_empty() && self.may_miss(EarliestDue::UNKNOWN, place)
     }
 
     /// Whether a parked job of this queue may be due and go before this place.
@@ -287,6 +288,17 @@ mod tests {
         assert!(misses(&index, 6_000), "others may be due at the same time");
         index.read_to(JobClock::Engine, None);
         assert!(!misses(&index, 6_000));
+    }
+
+    #[test]
+    fn nothing_is_missed_where_nothing_is_parked_however_far_was_read() {
+        let (mut index, mut queues) = parked(5_000, None, Parking::Time);
+        let queue = queues.enter(QueueKey(7));
+        index.advance_to(moment(5_000));
+        index.begin_reading();
+        index.remove((queue, &mut queues[queue]), Parking::Time);
+        index.read_to(JobClock::Engine, Some(Horizon { at: Timestamp(5_000), number: 3 }));
+        assert!(!index.may_miss_before((Timestamp(6_000), 9)));
     }
 
     #[test]

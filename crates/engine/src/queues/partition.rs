@@ -172,6 +172,7 @@ impl Machine for QueuePartition {
         step.bytes_max = self.limits.bytes;
         step.batch.ops.reserve(self.latest_batch_ops);
         self.jobs.set_wall(step.now, step.wall);
+        self.jobs.set_unblocked_max(self.limits.unblocked);
         if !self.write_loaded(&mut step) {
             return Ok(self.seal(step, true));
         }
@@ -201,7 +202,8 @@ impl Machine for QueuePartition {
         step.own.budget.spent.leased_behind = step.own.counted.leased - leased;
         self.retire_waiters(&mut step);
         self.read_at_once(&mut step)?;
-        Ok(self.seal(step, more || self.waiting.want_a_step()))
+        step.own.budget.spent.unblocked = self.jobs.unblocked();
+        Ok(self.seal(step, more || self.waiting.want_a_step() || self.jobs.leaves_lines()))
     }
 
     fn settled(&mut self, seq: u64) {

@@ -14,7 +14,7 @@ use crate::jobs::Jobs;
 use crate::parked::ParkedIndex;
 use crate::parked::horizon::{Horizon, READ_AHEAD};
 use crate::parked::queue::ParkedQueue;
-use crate::parked::read_queue::ReadPriority;
+use crate::parked::read_queue::{Line, ReadPriority};
 use crate::queues::QueueEntry;
 use crate::slab::Handle;
 use crate::step::JobsStep;
@@ -23,6 +23,32 @@ impl Jobs {
     /// Most jobs that are resident before some are parked. Without it none are.
     pub fn set_resident_max(&mut self, max: usize) {
         self.limit.set_max(max);
+    }
+
+    /// Most lines that go on until this is said again, of those with a job that waits until parked
+    /// ones are read. Without it there is no limit.
+    pub fn set_unblocked_max(&mut self, max: usize) {
+        self.blocked_lines.set_unblocked_max(max);
+    }
+
+    /// How many of them have gone on since then.
+    #[must_use]
+    pub fn unblocked(&self) -> usize {
+        self.blocked_lines.unblocked()
+    }
+
+    /// Whether the limit may have left some. They go on with [`Jobs::advance`] when it is set
+    /// again.
+    #[must_use]
+    pub fn leaves_lines(&self) -> bool {
+        self.blocked_lines.is_behind()
+    }
+
+    /// Whether some of them may be of this queue. Then a job that is not ready yet may go before
+    /// the first that is.
+    #[must_use]
+    pub fn leaves_lines_of(&self, queue: QueueKey) -> bool {
+        self.leaves_lines() && self.blocked_lines.has_of(queue)
     }
 
     /// Whether any job is parked.
@@ -218,27 +244,30 @@ impl Jobs {
     }
 
     /// Looks again at the lines with a job that waited for others to be read, and waits no more.
+    /// While a flood is read, each group that gets its first job is one more of them, and all go on
+    /// when it is over. Only their limit bounds that.
     pub(super) fn unblock_lines(&mut self, step: &mut JobsStep<'_>) {
-        while let Some((place, line)) = self.blocked_lines.first()
-            && !self.parked.may_miss_before(place)
+        while self.blocked_lines.may_unblock()
+            && let Some((key, group)) = self.next_unblocked()
         {
-            self.blocked_lines.release(line);
-            let (key, group) = line;
+            self.blocked_lines.unblock((key, group));
             if let Some(queue) = self.queues.find(key) {
                 self.promote_next(queue, group, step);
             }
         }
     }
 
+    fn next_unblocked(&mut self) -> Option<Line> {
+        self.blocked_lines.next_opened().or_else(|| {
+            let (place, line) = self.blocked_lines.first()?;
+            (!self.parked.may_miss_before(place)).then_some(line)
+        })
+    }
+
     /// Looks again at what waited for jobs of this queue to be read, if none of them is left.
     pub(super) fn unblock_queue(&mut self, queue: Handle<QueueEntry>, step: &mut JobsStep<'_>) {
-        if self.queues[queue].parked().and_then(ParkedQueue::earliest).is_some() {
-            return;
-        }
-        while let Some((_, group)) = self.blocked_lines.release_of(self.queues[queue].key()) {
-            self.promote_next(queue, group, step);
-        }
-        if self.parked.is_empty() {
+        if self.queues[queue].parked().and_then(ParkedQueue::earliest).is_none() {
+            self.blocked_lines.open(self.queues[queue].key());
             self.unblock_lines(step);
         }
     }

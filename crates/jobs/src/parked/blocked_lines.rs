@@ -1,6 +1,7 @@
 //! Lines whose next job must wait until earlier parked jobs are read, in the order of these jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use base::Timestamp;
 use records::{GroupKey, QueueKey};
@@ -11,13 +12,54 @@ use crate::parked::read_queue::Line;
 type Place = (Timestamp, u64);
 
 /// The lines.
-#[derive(Default)]
 pub(crate) struct BlockedLines {
     places: BTreeMap<Line, Place>,
     lines: BTreeSet<(Place, Line)>,
+    /// Queues that wait for none of their own jobs, and from where on their lines are to be looked
+    /// at.
+    opened: BTreeMap<QueueKey, Bound<Line>>,
+    /// Lines that were unblocked since their limit was set.
+    unblocked: usize,
+    unblocked_max: usize,
+    /// The limit has left some that may wait for nothing any more.
+    is_behind: bool,
+}
+
+impl Default for BlockedLines {
+    fn default() -> Self {
+        Self {
+            places: BTreeMap::new(),
+            lines: BTreeSet::new(),
+            opened: BTreeMap::new(),
+            unblocked: 0,
+            unblocked_max: usize::MAX,
+            is_behind: false,
+        }
+    }
 }
 
 impl BlockedLines {
+    /// So many may be unblocked from now on.
+    pub(crate) fn set_unblocked_max(&mut self, max: usize) {
+        (self.unblocked, self.unblocked_max) = (0, max);
+    }
+
+    /// How many were unblocked since then.
+    pub(crate) fn unblocked(&self) -> usize {
+        self.unblocked
+    }
+
+    /// Whether one more may be unblocked. If not, some may be left that wait for nothing.
+    pub(crate) fn may_unblock(&mut self) -> bool {
+        self.is_behind = self.unblocked >= self.unblocked_max;
+        !self.is_behind
+    }
+
+    /// Whether some were left when this was last looked at.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
     /// A line's first job has this place.
     pub(crate) fn hold(&mut self, line: Line, place: Place) {
         if let Some(before) = self.places.insert(line, place) {
@@ -37,13 +79,42 @@ impl BlockedLines {
         }
     }
 
-    /// Releases a line of this queue.
-    pub(crate) fn release_of(&mut self, queue: QueueKey) -> Option<Line> {
-        let lines = (queue, None)..=(queue, Some(GroupKey(u64::MAX)));
-        let line = self.places.range(lines).next().map(|(line, _)| *line)?;
+    /// A line waits no more.
+    pub(crate) fn unblock(&mut self, line: Line) {
         self.release(line);
-        Some(line)
+        self.unblocked += 1;
     }
+
+    /// Whether any line of this queue is blocked.
+    pub(crate) fn has_of(&self, queue: QueueKey) -> bool {
+        self.places.range((queue, None)..=last_of(queue)).next().is_some()
+    }
+
+    /// The queue waits for none of its own jobs: its lines are given one after the other by
+    /// [`BlockedLines::next_opened`].
+    pub(crate) fn open(&mut self, queue: QueueKey) {
+        if self.has_of(queue) {
+            self.opened.insert(queue, Bound::Included((queue, None)));
+        }
+    }
+
+    /// The next line of the queues that were opened. None is given twice: it may be blocked again
+    /// meanwhile, for jobs that were parked since.
+    pub(crate) fn next_opened(&mut self) -> Option<Line> {
+        while let Some((queue, from)) = self.opened.first_key_value().map(|(queue, from)| (*queue, *from)) {
+            let behind = self.places.range((from, Bound::Included(last_of(queue)))).next();
+            if let Some(line) = behind.map(|(line, _)| *line) {
+                self.opened.insert(queue, Bound::Excluded(line));
+                return Some(line);
+            }
+            self.opened.remove(&queue);
+        }
+        None
+    }
+}
+
+fn last_of(queue: QueueKey) -> Line {
+    (queue, Some(GroupKey(u64::MAX)))
 }
 
 #[cfg(test)]
@@ -72,14 +143,19 @@ mod tests {
     }
 
     #[test]
-    fn all_lines_of_a_queue_are_let_go_one_by_one() {
+    fn all_lines_of_a_queue_are_let_go_one_by_one_and_none_twice() {
         let mut blocked = BlockedLines::default();
-        for blocked_line in [line(1, None), line(1, Some(u64::MAX)), line(2, None)] {
+        for blocked_line in [line(1, None), line(1, Some(3)), line(1, Some(u64::MAX)), line(2, None)] {
             blocked.hold(blocked_line, place(10));
         }
-        assert_eq!(blocked.release_of(QueueKey(1)), Some(line(1, None)));
-        assert_eq!(blocked.release_of(QueueKey(1)), Some(line(1, Some(u64::MAX))));
-        assert_eq!(blocked.release_of(QueueKey(1)), None);
+        blocked.open(QueueKey(1));
+        for opened in [line(1, None), line(1, Some(3)), line(1, Some(u64::MAX))] {
+            assert_eq!(blocked.next_opened(), Some(opened));
+            blocked.unblock(opened);
+            blocked.hold(line(1, None), place(20));
+        }
+        assert_eq!((blocked.next_opened(), blocked.unblocked()), (None, 3));
         assert_eq!(blocked.first(), Some((place(10), line(2, None))));
+        assert!(blocked.has_of(QueueKey(1)) && !blocked.has_of(QueueKey(3)));
     }
 }

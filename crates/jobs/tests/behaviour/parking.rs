@@ -378,6 +378,29 @@ fn a_group_that_waited_for_what_was_parked_goes_on_as_soon_as_nothing_is() {
 }
 
 #[test]
+fn nothing_is_shown_as_the_first_while_groups_that_need_not_wait_are_left_for_later() {
+    let mut rig = Rig::new();
+    for number in 1..=3 {
+        rig.publish(job_at(number, FAR));
+    }
+    rig.evict();
+    rig.jobs.set_resident_max(16);
+    rig.at(FAR + 10);
+    for number in 4..=6 {
+        let terms = JobTerms { group: Some(GroupKey(number.into())), ..JobTerms::default() };
+        rig.publish(NewJobHead { terms, ..job_at(number, FAR + 10) });
+    }
+    rig.jobs.set_unblocked_max(2);
+    rig.read_in();
+    assert_eq!((rig.jobs.unblocked(), rig.jobs.peek(QUEUE)), (2, None));
+    assert!(rig.jobs.leaves_lines_of(QUEUE) && !rig.jobs.leaves_lines_of(QueueKey(8)));
+    rig.jobs.set_unblocked_max(9);
+    rig.at(FAR + 10);
+    assert!(!rig.jobs.leaves_lines() && rig.jobs.peek(QUEUE).is_some());
+    assert_eq!(drained(&mut rig), [1, 2, 3, 4, 5, 6].map(id));
+}
+
+#[test]
 fn a_call_about_a_parked_job_makes_it_resident_wherever_it_is() {
     let mut rig = Rig::new();
     for number in 1..=3 {

@@ -5,6 +5,7 @@
 //!
 //! - jobs that come due, lapse or expire.
 //! - parked jobs that are read in, and apart from them those that are read in at once.
+//! - lines that go on, whose next job waited until parked ones were read.
 //! - keys of parked jobs that are scanned.
 //! - dead letters that are looked at for their age.
 //! - rows of deleted queues that are swept, and jobs that are looked at to be dropped.
@@ -37,6 +38,8 @@ const JOBS_READ_MAX: usize = 2_000;
 const READ_AT_ONCE_MAX: usize = 512;
 /// And how many one call, a sweep and a drop bring at most after that.
 const READ_AT_ONCE_BESIDES: usize = 4 * super::RECORDS_MAX;
+/// Lines that go on in a step, of those whose next job waited until parked ones were read.
+const LINES_UNBLOCKED_MAX: usize = 10_000;
 /// Dead letters that a step reads to see whether they are too old, before it leaves the other
 /// queues to the next.
 const DEAD_READ_MAX: usize = 4_000;
@@ -64,6 +67,8 @@ pub struct StepLimits {
     /// Parked jobs that are read in because nothing else leads to their groups, before nothing more
     /// is done that brings others.
     pub read_at_once: usize,
+    /// Lines that go on, whose next job waited until parked ones were read.
+    pub unblocked: usize,
     /// Dead letters that are looked at for their age, before the other queues wait.
     pub dead_read: usize,
     /// Rows of deleted queues that are looked at.
@@ -84,6 +89,7 @@ impl StepLimits {
             read: (resident_max / 4).clamp(2, JOBS_READ_MAX),
             scanned: resident_max.saturating_mul(4).clamp(16, KEYS_SCANNED_MAX),
             read_at_once: READ_AT_ONCE_MAX,
+            unblocked: LINES_UNBLOCKED_MAX,
             dead_read: DEAD_READ_MAX,
             swept: ROWS_SWEPT_MAX,
             dropped: JOBS_DROPPED_MAX,
@@ -157,6 +163,7 @@ impl Budget {
             && spent.read <= limits.read
             && spent.scanned <= limits.scanned
             && spent.read_at_once <= limits.read_at_once + READ_AT_ONCE_BESIDES
+            && spent.unblocked <= limits.unblocked
             && spent.dead_read < limits.dead_read + 2 * super::RECORDS_MAX
             && spent.swept <= limits.swept
             && spent.dropped <= limits.dropped
@@ -177,6 +184,8 @@ pub struct Spent {
     /// Parked jobs that were read in because nothing else leads to their groups, or because
     /// somebody looks at them.
     pub read_at_once: usize,
+    /// Lines that went on, whose next job had waited until parked ones were read.
+    pub unblocked: usize,
     /// Dead letters that were looked at for their age.
     pub dead_read: usize,
     /// Rows of deleted queues that were looked at.

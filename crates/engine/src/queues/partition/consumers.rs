@@ -171,7 +171,8 @@ impl QueuePartition {
     /// Whether jobs of the queue may have been due before the ready ones, or these have expired,
     /// and the step had no room for that. Consumers that wait are served in the next step then.
     fn must_come_due_first(&mut self, queue: QueueKey, step: &QueueStep<'_>) -> bool {
-        let must = step.own.is_behind && self.jobs.is_overtaken(queue, step.now);
+        let is_overtaken = step.own.is_behind && self.jobs.is_overtaken(queue, step.now);
+        let must = is_overtaken || self.jobs.leaves_lines_of(queue);
         if must {
             self.waiting.set_due(queue);
         }

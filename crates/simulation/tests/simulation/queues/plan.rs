@@ -185,7 +185,7 @@ impl QueuesPlan {
             // step, before anything is leased.
             return low;
         }
-        StepLimits { bytes: 128 << 10, advanced: 64, read_at_once: 32, ..low }
+        StepLimits { bytes: 128 << 10, advanced: 64, read_at_once: 32, unblocked: 8, ..low }
     }
 
     /// Whether memory is too small for the jobs.

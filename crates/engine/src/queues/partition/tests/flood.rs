@@ -384,6 +384,32 @@ fn jobs_that_expire_together_go_in_several_steps_before_anybody_gets_what_is_beh
 }
 
 #[test]
+fn groups_that_waited_for_a_flood_go_on_in_several_steps_before_anybody_gets_what_is_behind_them() {
+    const FLOOD: usize = 3_000;
+    const GROUPS: usize = 100;
+    const BEHIND: usize = 50;
+    let mut rig = Rig::limited(|limits| limits.unblocked = 10);
+    let flood = NewJob { due: Some(DueTime::After(HOUR)), ..plain() };
+    for jobs in calls_of(&vec![flood; FLOOD]) {
+        rig.publish_these(jobs);
+        rig.rest();
+    }
+    rig.now = NOW.after(HOUR);
+    let group = |number: usize| NewJob { group: Some(format!("g{number}").into()), ..plain() };
+    let jobs: Vec<_> = (0..GROUPS).map(group).chain(vec![plain(); BEHIND]).collect();
+    rig.publish_these(driving::to_publish(&jobs, NOW).expect("they may be"));
+    let (mut order, mut unblocked) = (Vec::new(), Vec::new());
+    while order.len() < FLOOD + GROUPS + BEHIND {
+        order.extend(rig.leased(1_000).iter().map(ReservationToken::job));
+        unblocked.push(rig.partition.spent().unblocked);
+        assert!(unblocked.len() < 200, "{} leased in so many steps", order.len());
+    }
+    assert!(order.is_sorted(), "in the order in which they were published");
+    assert!(unblocked.iter().all(|lines| *lines <= 10), "{unblocked:?}");
+    assert!(unblocked.iter().sum::<usize>() >= GROUPS, "{unblocked:?}");
+}
+
+#[test]
 fn consumers_who_have_waited_enough_go_home_in_several_steps() {
     let mut rig = Rig::limited(|limits| limits.retired = 10);
     let (mut inputs, _receivers): (Vec<_>, Vec<_>) = (0..25).map(|_| rig.asking(1, HOUR)).unzip();

@@ -57,6 +57,7 @@ impl World {
             && spent.read <= limits.read
             && spent.scanned <= limits.scanned
             && spent.read_at_once <= followed_max
+            && spent.unblocked <= limits.unblocked
             && spent.dead_read < limits.dead_read + DEAD_READ_BESIDES
             && spent.swept <= limits.swept
             && spent.dropped <= limits.dropped
