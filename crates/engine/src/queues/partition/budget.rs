@@ -26,6 +26,9 @@
 //! - old answers that are forgotten, 1,000 (`FORGOTTEN_MAX`).
 //! - jobs that leave memory, 1,000 (`PARKED_AT_A_TIME`).
 //! - names that a list passes over, 10,000 (`NAMES_SEEN_MAX`).
+//!
+//! Not counted, and bounded by what is resident: choosing what leaves memory looks at each job
+//! twice at most. Those that consumers have are among them.
 
 use crate::kernel::step_context::STEP_BYTES_MAX;
 

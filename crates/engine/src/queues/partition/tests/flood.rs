@@ -2,11 +2,14 @@
 //! start cuts off. What a step does is counted, not timed.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use records::JobId;
 
 use super::*;
-use crate::queues::partition::StepLimits;
+use crate::kernel::step_context::StepContext;
+use crate::queues::partition::step_part::QueueStepPart;
+use crate::queues::partition::{JOBS_AT_A_TIME, RECORDS_MAX, Spent, StepLimits};
 
 const RESIDENT_MAX: usize = 1_024;
 /// Jobs that a step reads in at most, and besides those that lead to groups: one for each job that
@@ -448,4 +451,38 @@ fn ready_jobs_are_dropped_in_as_many_steps_as_it_takes() {
     rig.publish(50, 1);
     let (steps, _) = drop_ready(&mut rig, orders());
     assert_eq!((steps, rig.partition.resident()), (3, (0, 0)));
+}
+
+/// Ends a step that has done so much of something. What stops the process, if it is too much.
+fn stopped_by(part: fn(&mut Spent) -> &mut usize, done: usize) -> Option<String> {
+    let mut rig = Rig::with_resident(RESIDENT_MAX);
+    let fetch = FromStore::new(&rig.store, partition());
+    let moment = StepTime { now: NOW, stamp: NOW, wall: NOW };
+    let own = QueueStepPart::new(StepLimits::of(RESIDENT_MAX));
+    let mut step = StepContext::new(partition(), &rig.partition.head, moment, &fetch, own);
+    *part(&mut step.own.budget.spent) = done;
+    let thrown = catch_unwind(AssertUnwindSafe(|| rig.partition.seal(step, false))).err()?;
+    Some(*thrown.downcast::<String>().expect("a text"))
+}
+
+#[test]
+fn a_step_that_has_done_more_than_it_may_of_anything_stops_the_process() {
+    let limits = StepLimits::of(RESIDENT_MAX);
+    // (what is counted, the most of it: the limit, and what is done between two looks at it)
+    let parts: [(fn(&mut Spent) -> &mut usize, usize); 9] = [
+        (|spent| &mut spent.advanced, limits.advanced + JOBS_AT_A_TIME - 1),
+        (|spent| &mut spent.read, limits.read),
+        (|spent| &mut spent.scanned, limits.scanned),
+        (|spent| &mut spent.read_at_once, limits.read_at_once + 4 * RECORDS_MAX),
+        (|spent| &mut spent.unblocked, limits.unblocked),
+        (|spent| &mut spent.dead_read, limits.dead_read + 2 * RECORDS_MAX - 1),
+        (|spent| &mut spent.swept, limits.swept),
+        (|spent| &mut spent.dropped, limits.dropped),
+        (|spent| &mut spent.retired, limits.retired),
+    ];
+    for (place, (part, most)) in parts.into_iter().enumerate() {
+        assert_eq!(stopped_by(part, most), None, "part {place}");
+        let told = stopped_by(part, most + 1).unwrap_or_default();
+        assert!(told.starts_with("a step keeps within its budget"), "part {place}: {told}");
+    }
 }
