@@ -2,7 +2,8 @@
 
 mod versions;
 
-use std::ops::RangeBounds;
+use std::collections::BTreeSet;
+use std::ops::{Range, RangeBounds};
 
 use base::random::Random;
 use base::{PartitionId, WayIn};
@@ -38,11 +39,39 @@ fn every_batch_survives_its_frame() {
     }
 }
 
+/// Seeds whose batches have every change.
+const SEEDS_OF_EVERY_CHANGE: Range<u64> = 0..20;
+
+macro_rules! names_of_changes {
+    ($($(#[$doc:meta])* $number:literal $change:ident($($part:ident: $type:ty),+) $does:tt)*) => {
+        const CHANGES: &[&str] = &[$(stringify!($change)),*];
+
+        fn name_of(op: &Op) -> &'static str {
+            match op {
+                Op::Sign(_) => "Sign",
+                $(Op::$change(..) => stringify!($change),)*
+            }
+        }
+    };
+}
+
+records::all_changes!(names_of_changes);
+
+/// A change that no batch has is compared with no model, and no checksum has the bytes of its
+/// record.
+#[test]
+fn every_change_is_in_the_traffic() {
+    let ops = SEEDS_OF_EVERY_CHANGE.flat_map(batches).flat_map(|batch| batch.ops);
+    let made: BTreeSet<_> = ops.map(|op| name_of(&op)).collect();
+    let missing: Vec<_> = CHANGES.iter().filter(|name| !made.contains(*name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 /// Frames hold records in the bytes of their rows. Another checksum here is another stored format:
 /// it needs a version.
 #[test]
 fn the_bytes_of_every_record_stay_as_they_are() {
-    let frames = (0..20).flat_map(batches).map(|batch| encode_batch(&batch));
+    let frames = SEEDS_OF_EVERY_CHANGE.flat_map(batches).map(|batch| encode_batch(&batch));
     let checksum = frames.fold(0, |sum, frame| crc32c::crc32c_append(sum, &frame));
     assert_eq!(checksum, 0xdd36_5a13, "{checksum:#010x}");
 }

@@ -4,6 +4,7 @@ mod commands;
 mod picks;
 mod queues;
 mod registry;
+mod rollouts;
 mod streams;
 
 use base::random::Random;
@@ -70,6 +71,7 @@ pub fn agree(store: &dyn Store, model: &dyn Store, traffic: &Traffic, random: &m
     commands::agree(view, model, traffic, random, context);
     queues::agree(view, model, traffic, random, context);
     registry::agree(view, model, traffic, random, context);
+    rollouts::agree(view, model, traffic, random, context);
     picks::agree(view, model, traffic, random, context);
     streams::agree(view, model, traffic, random, context);
 }

@@ -124,7 +124,6 @@ pub(crate) fn copy(stream: u64, name: &str) -> StreamCopy {
     }
 }
 
-#[cfg(test)]
 pub(crate) fn node(name: &str, token: Option<&str>) -> records::PeerNode {
     records::PeerNode {
         name: name.into(),

@@ -2,11 +2,13 @@
 //! what is deleted was there. The same seed gives the same batches.
 
 mod commands;
+mod coordination;
 mod gathered;
 mod picks;
 mod queues;
 mod registry;
 mod retention;
+mod rollouts;
 mod streams;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,8 +40,10 @@ pub struct Traffic {
     pairs: Vec<(DeviceSlot, Incarnation)>,
     quarantined: Vec<QuarantineKey>,
     in_queues: queues::InQueues,
+    in_coordination: coordination::InCoordination,
     of_commands: commands::OfCommands,
     in_registry: registry::InRegistry,
+    rollouts: Vec<rollouts::KnownRollout>,
     in_campaigns: picks::InCampaigns,
     in_streams: streams::InStreams,
     gathered: gathered::Gathered,
@@ -78,8 +82,10 @@ impl Traffic {
             pairs: Vec::new(),
             quarantined: Vec::new(),
             in_queues: queues::InQueues::default(),
+            in_coordination: coordination::InCoordination::default(),
             of_commands: commands::OfCommands::default(),
             in_registry: registry::InRegistry::default(),
+            rollouts: Vec::new(),
             in_campaigns: picks::InCampaigns::default(),
             in_streams: streams::InStreams::default(),
             gathered: gathered::Gathered::default(),

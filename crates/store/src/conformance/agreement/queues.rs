@@ -31,6 +31,10 @@ pub(super) fn agree(
     for key in traffic.answers() {
         assert_eq!(read(view.answer(key)), read(model.answer(key)), "{context} {key:?}");
     }
+    let locks = |view: &dyn View| read(view.locks());
+    assert_eq!(locks(view), locks(model), "{context}");
+    let controls = |view: &dyn View| read(view.queue_controls());
+    assert_eq!(controls(view), controls(model), "{context}");
     let (start, end) = traffic.times();
     for _ in 0..4 {
         let mut moment = || Timestamp(start.0 + random.below((end.0 - start.0) as u64) as i64);

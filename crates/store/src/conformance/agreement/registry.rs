@@ -1,4 +1,4 @@
-//! Compares what two stores show of the registry: portals, notices and operations.
+//! Compares what two stores show of the registry: portals, nodes, notices and operations.
 
 use base::random::Random;
 use base::{EntityId, Incarnation, Timestamp};
@@ -33,6 +33,8 @@ pub(super) fn agree(
         let tokens = |view: &dyn View| read(view.portal_tokens(after, limit));
         assert_eq!(tokens(view), tokens(model), "{context}");
     }
+    let nodes = |view: &dyn View| read(view.peer_nodes(limit));
+    assert_eq!(nodes(view), nodes(model), "{context}");
     let notice: Option<NoticeKey> = traffic.notices().get(any(random, traffic.notices().len())).copied();
     let client = Incarnation(random.below(CLIENTS + 2));
     for after in [None, notice.map(|notice| (client, notice))] {

@@ -103,7 +103,7 @@ impl Traffic {
         }
     }
 
-    fn outcome_receiver(&mut self) -> OutcomeReceiver {
+    pub(super) fn outcome_receiver(&mut self) -> OutcomeReceiver {
         match self.below(3) {
             0 => OutcomeReceiver::Queue { namespace: "default".into(), queue: "done".into() },
             1 => OutcomeReceiver::Stream { namespace: "default".into(), stream: "done".into() },

@@ -60,7 +60,7 @@ impl Traffic {
     }
 
     pub(super) fn change_of_queues(&mut self, ops: &mut Vec<Op>) {
-        match self.below(20) {
+        match self.below(22) {
             0..=1 => self.put_queue(ops),
             2 => self.delete_queue(ops),
             3..=5 => self.publish(ops),
@@ -73,7 +73,9 @@ impl Traffic {
             16 => self.end(ops),
             17 => self.die(ops),
             18 => self.delete_dead(ops),
-            _ => self.answer(ops),
+            19 => self.answer(ops),
+            20 => self.change_of_locks(ops),
+            _ => self.change_of_controls(ops),
         }
     }
 

@@ -1,18 +1,23 @@
-//! Traffic of the registry: clients, portals, notices and operations.
+//! Traffic of the registry: clients, portals, nodes, notices and operations.
+
+use std::collections::BTreeSet;
 
 use base::{ClientId, EntityId, Incarnation};
 use records::{
     Client, Notice, NoticeKey, NoticeKind, NoticePost, Op, Operation, OperationAction, OperationCounts,
-    OperationError, OperationState, OperationStatus, PortalRights, PortalToken, PreviousSecret, TokenDigest,
+    OperationError, OperationState, OperationStatus, PeerNode, PortalRights, PortalToken, PreviousSecret,
+    TokenDigest,
 };
 
 use super::{CLIENTS, Traffic};
+use crate::conformance::streams::node;
 
 /// What a registry has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InRegistry {
     last_number: u32,
     portals: Vec<Incarnation>,
+    nodes: BTreeSet<Box<str>>,
     notices: Vec<NoticeKey>,
     posts: Vec<(Incarnation, NoticeKey)>,
     operations: Vec<EntityId>,
@@ -32,7 +37,7 @@ impl Traffic {
     }
 
     pub(super) fn registry(&mut self, ops: &mut Vec<Op>) {
-        match self.below(16) {
+        match self.below(24) {
             0..=5 => self.client(ops),
             6 => self.put_portal(ops),
             7 => self.delete_portal(ops),
@@ -41,7 +46,9 @@ impl Traffic {
             11 => self.put_notice_post(ops),
             12 => self.delete_notice_post(ops),
             13..=14 => self.put_operation(ops),
-            _ => self.delete_operation(ops),
+            15 => self.delete_operation(ops),
+            16..=17 => self.change_of_nodes(ops),
+            _ => self.change_of_rollouts(ops),
         }
     }
 
@@ -68,7 +75,7 @@ impl Traffic {
         })));
     }
 
-    fn incarnation(&mut self) -> Incarnation {
+    pub(super) fn incarnation(&mut self) -> Incarnation {
         self.head.next_incarnation += 1;
         Incarnation(self.head.next_incarnation)
     }
@@ -95,6 +102,19 @@ impl Traffic {
             self.in_registry.portals.retain(|other| *other != id);
             ops.push(Op::DeletePortalToken(id));
         }
+    }
+
+    /// One is made, or is another from now on, or goes.
+    fn change_of_nodes(&mut self, ops: &mut Vec<Op>) {
+        let name: Box<str> = format!("node{}", self.below(5)).into();
+        if self.in_registry.nodes.remove(&name) && self.below(2) == 0 {
+            ops.push(Op::DeletePeerNode(name));
+            return;
+        }
+        let token = self.maybe(|_| "secret");
+        let one = PeerNode { created_at: self.head.now, ..node(&name, token) };
+        ops.push(Op::PutPeerNode(Box::new(one)));
+        self.in_registry.nodes.insert(name);
     }
 
     /// An id of something of the registry's own, which nothing else has.
