@@ -62,8 +62,7 @@ unit: ## the tests of one crate: make unit CRATE=watch
 	$(CARGO) test $(LOCKED) --package $(or $(CRATE),$(error name the crate: make unit CRATE=watch))
 
 # Eight hours unless it is said otherwise: make simulate-long SIM_SECONDS=600
-# Every workload has its `many_lives`: devices, queues, both together, commands, campaigns, streams,
-# several nodes and the registry.
+# Every workload has its `many_lives`.
 simulate-long: export SIM_SECONDS ?= 28800
 simulate-long: ## simulate lives of the server all night; a seed that fails is printed with how to repeat it
 	@scripts/setup build

@@ -5,7 +5,7 @@
 //! It names no workload. Each implements [`workload::Workload`];
 //! [`two_workloads::TwoWorkloads`] is one too, and runs both in one process over one store.
 //!
-//! The section on `fieldpost` in ARCHITECTURE.md says which files a workload has, and how to add
+//! The section on `simulation` in ARCHITECTURE.md says which files a workload has, and how to add
 //! one.
 //!
 //! All chance comes from `machine.random`, all time from `machine.clock`; a run repeats to the last

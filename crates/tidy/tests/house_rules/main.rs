@@ -5,5 +5,6 @@ mod licences;
 mod operations;
 mod prose;
 mod ratchets;
+mod simulation;
 mod sources;
 mod testing;
