@@ -375,14 +375,19 @@ impl ServerSettings {
         (settings, from)
     }
 
-    fn listeners_are_apart(&self, from: &mut SettingsReader) {
-        let listeners = [
+    /// Every listener: the key of its address, and the address if it is on.
+    pub(crate) fn listeners(&self) -> [(&'static str, Option<SocketAddr>); 5] {
+        [
             ("http.listen", Some(self.http.listen)),
             ("grpc.listen", self.grpc.listen),
             ("mqtt.listen", self.mqtt.listen),
             ("lmstfy.listen", self.lmstfy.listen),
             ("lmstfy.admin_listen", self.lmstfy.admin_listen),
-        ];
+        ]
+    }
+
+    fn listeners_are_apart(&self, from: &mut SettingsReader) {
+        let listeners = self.listeners();
         for (place, (key, address)) in listeners.iter().enumerate() {
             let Some(address) = address.filter(|address| address.port() != 0) else { continue };
             let same = listeners[..place].iter().find(|(_, earlier)| *earlier == Some(address));

@@ -47,9 +47,8 @@ pub(super) fn tell(settings: &ServerSettings) {
     if let (1.., 0, Some(mqtt)) = (tokens, logins, mqtt) {
         info!(%mqtt, "MQTT is open to this machine: there are no [[auth.mqtt]]");
     }
-    let lmstfy = [settings.lmstfy.listen, settings.lmstfy.admin_listen];
-    let in_the_clear = [Some(http), settings.grpc.listen, mqtt].into_iter().chain(lmstfy).flatten();
-    for listen in in_the_clear.filter(|listen| !listen.ip().to_canonical().is_loopback()) {
+    let listeners = settings.listeners().into_iter().filter_map(|(_, address)| address);
+    for listen in listeners.filter(|listen| !listen.ip().to_canonical().is_loopback()) {
         if settings.tls.is_none() {
             warn!(%listen, "tokens and passwords cross the network unencrypted: [tls] is not set");
         }
