@@ -119,11 +119,12 @@
 //! given a job while a parked one may go before it. (Where the newest goes first, a job whose time
 //! has come may be given before parked ones are read.)
 //!
-//! Some jobs are never parked: those that were started, those with a successor, and the first of
-//! every queue. Where more queues than `resident_max` have ready jobs, one of each stays. A group
-//! with parked jobs has a resident one, or its first is parked as its head, in its queue's line. By
-//! that job the group is known. [`Jobs::take_changed_counts`] tells how many jobs of each queue are
-//! parked, for [`Jobs::load_counts`] after a restart.
+//! Some jobs are never parked: those that are reserved, those with a successor, and the first of
+//! every queue. Nor are those of a group that were tried or moved to another time. Where more
+//! queues than `resident_max` have ready jobs, one of each stays. A group with parked jobs has a
+//! resident one, or its first is parked as its head, in its queue's line. By that job the group is
+//! known. [`Jobs::take_changed_counts`] tells how many jobs of each queue are parked, for
+//! [`Jobs::load_counts`] after a restart.
 //!
 //! # Parts
 //! [`Jobs`] composes parts that keep their fields to themselves, and can be read alone. None of
