@@ -65,7 +65,8 @@ impl MoveScheduler {
         }
     }
 
-    /// The stream that waits longest for a storage that is free.
+    /// Of the streams that wait for the first free storage by name, that which waits longest. A
+    /// storage that nobody waits for is passed over.
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Incarnation> {
         let mut free = self.by_storage.values().filter(|moves| moves.is_free(now));
         let stream = free.find_map(|moves| moves.waiting.first().map(|(_, stream)| *stream))?;

@@ -64,7 +64,8 @@ impl StreamMoves {
 }
 
 impl StreamPartition {
-    /// Streams that waited longest go on, to storages that are free.
+    /// Streams go on, to storages that are free, in the order of the storages' names. Those that
+    /// waited longest for a storage are first there.
     pub(super) fn start_waiting_moves(&mut self, step: &mut StreamsStep<'_>) -> Result<(), StoreError> {
         for _ in 0..MOVES_PER_STORAGE {
             if !step.has_room() {
