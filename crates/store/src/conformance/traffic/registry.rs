@@ -104,7 +104,7 @@ impl Traffic {
         }
     }
 
-    /// One is made, or is another from now on, or goes.
+    /// A node is put, put again with other contents, or deleted.
     fn change_of_nodes(&mut self, ops: &mut Vec<Op>) {
         let name: Box<str> = format!("node{}", self.below(5)).into();
         if self.in_registry.nodes.remove(&name) && self.below(2) == 0 {
