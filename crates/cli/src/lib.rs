@@ -6,7 +6,7 @@
 //! people. They know the server only by its API, like any other program; nothing here sees an
 //! engine or a data directory. `job work` and `lock run` run for long, over the client crate.
 //!
-//! Commands of the program that ask no server print their tables by the same means.
+//! `relay refused ls` of the program asks no server, and prints its table by [`TextTable`] too.
 
 mod advice;
 mod api;
