@@ -114,7 +114,8 @@ fuzz: ## let libFuzzer look for inputs that a reader gets wrong, by default each
 	@set -e; for target in $(or $(TARGET),$(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))); do \
 	    scripts/fuzz $$target $(SECONDS); done
 
-# Only when a stored format gets a new version: the fixtures of before stay, and go on being opened.
+# A stored format with a new version gets a new fixture: those of before stay, and go on being
+# opened. For a later record of the same release, the newest is made again.
 fixture: console ## make a data directory of the stored formats as they are now, to be opened by a test for ever after: make fixture NAME=format-5
 	@test -n "$(NAME)" || { echo "make fixture NAME=format-5" >&2; exit 2; }
 	$(CARGO) build $(LOCKED) --package fieldpost --bin fieldpost

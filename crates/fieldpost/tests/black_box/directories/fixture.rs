@@ -1,8 +1,8 @@
 //! A data directory that an earlier build wrote, opened by this one: nothing that is stored may
 //! change its meaning.
 //!
-//! `make fixture` makes one of the format of now; it is made anew, beside those of before, when a
-//! format gets a new version.
+//! `make fixture` makes one of the format of now. A format with a new version gets a new one beside
+//! those of before. For a later record of the same release, the newest is made again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
