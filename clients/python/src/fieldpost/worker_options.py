@@ -33,7 +33,10 @@ _RETRY_MAX = 3600.0
 
 
 class Retry(Exception):  # noqa: N818 - it is no error of a program, but what a handler decides
-    """Raised by a handler to have its job again after ``delay``, or after the worker's backoff."""
+    """Raised by a handler to have its job again.
+
+    That is after ``delay`` or, without one, after the worker's backoff.
+    """
 
     def __init__(self, delay: Duration | None = None, error: str | None = None) -> None:
         super().__init__(error or "to be tried again")
