@@ -61,13 +61,13 @@ impl HandshakeDone {
 /// Why there is no session; the label it is counted under.
 pub(super) type HandshakeRefused = &'static str;
 
-/// Waits for the CONNECT and answers it; `free_place` is asked then for a place among all
-/// connections.
+/// Waits for the CONNECT and answers it; `take_place` then takes a place among all connections, if
+/// there is one.
 pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     shared: &Arc<MqttShared>,
     peer: Option<SocketAddr>,
-    free_place: impl FnOnce() -> Option<CapacityPermit>,
+    take_place: impl FnOnce() -> Option<CapacityPermit>,
 ) -> Result<HandshakeDone, HandshakeRefused> {
     let (mut hello, unread) = match receive_hello(stream, shared).await? {
         Ok(received) => received,
@@ -86,15 +86,16 @@ pub(super) async fn answer_connect<S: AsyncRead + AsyncWrite + Unpin>(
             return Err(refuse(stream, version, reason).await);
         }
     };
-    let Some(of_login) = shared.sessions.place(principal.number, slots_max(&principal, shared)).await else {
+    let Some(of_login) = shared.sessions.login_place(principal.number, slots_max(&principal, shared)).await
+    else {
         let reason = Reason::QuotaExceeded;
         note_full_login(&hello, &principal, (shared, peer), ("one more is refused", label(reason)));
         return Err(refuse(stream, version, reason).await);
     };
     // A client whose line broke comes back before anybody knows that its connection is dead. That
     // one must not keep it out.
-    let own_place = || shared.sessions.place_of(principal.number, &hello.client_id);
-    let Some(place) = free_place().map(Arc::new).or_else(own_place) else {
+    let own_place = || shared.sessions.listener_place_of(principal.number, &hello.client_id);
+    let Some(place) = take_place().map(Arc::new).or_else(own_place) else {
         return Err(refuse(stream, version, Reason::ServerBusy).await);
     };
     if shared.engine.failure().is_some() {

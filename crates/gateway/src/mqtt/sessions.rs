@@ -91,7 +91,7 @@ pub(super) struct SessionSlot {
 impl MqttSessions {
     /// A place for a connection of a login that may have so many slots, from before it enters until
     /// it is over. `None` if too many of that login are still ending, or wait for those.
-    pub(super) async fn place(&self, login: u32, slots_max: usize) -> Option<CapacityPermit> {
+    pub(super) async fn login_place(&self, login: u32, slots_max: usize) -> Option<CapacityPermit> {
         let places = {
             let mut table = locked(&self.table);
             let places_max = connections_with_ending_max(slots_max);
@@ -109,9 +109,9 @@ impl MqttSessions {
         timeout(ENDING_WAIT, place).await.ok()
     }
 
-    /// The place that a client's connection has among all, for a newcomer that takes it over: both
-    /// have it until both are over. `None` if the client has no connection.
-    pub(super) fn place_of(&self, login: u32, client_id: &str) -> Option<Arc<CapacityPermit>> {
+    /// The place of a client's connection among all of its listener, for a newcomer that takes it
+    /// over. Both have it until both are over. `None` if the client has no connection.
+    pub(super) fn listener_place_of(&self, login: u32, client_id: &str) -> Option<Arc<CapacityPermit>> {
         let name: Name = (login, Arc::from(client_id));
         locked(&self.table).by_name.get(&name)?.place.upgrade()
     }
@@ -373,12 +373,12 @@ mod tests {
         tokio::time::pause();
         let sessions = MqttSessions::default();
         let mut of_one = Vec::new();
-        while let Some(place) = sessions.place(1, OF_ONE).await {
+        while let Some(place) = sessions.login_place(1, OF_ONE).await {
             of_one.push(place);
         }
         assert_eq!(of_one.len(), 586, "520 slots, and those that are ending");
-        assert!(sessions.place(2, 16).await.is_some());
-        let (place, ()) = tokio::join!(sessions.place(1, OF_ONE), async { drop(of_one.pop()) });
+        assert!(sessions.login_place(2, 16).await.is_some());
+        let (place, ()) = tokio::join!(sessions.login_place(1, OF_ONE), async { drop(of_one.pop()) });
         assert!(place.is_some(), "one is over meanwhile");
     }
 
