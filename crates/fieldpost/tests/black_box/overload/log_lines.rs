@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::overload::raw::{Mqtt, packet, text};
 use crate::overload::rig::Rig;
@@ -48,5 +48,31 @@ async fn every_refusal_over_mqtt_leaves_one_line_that_names_the_peer() {
         assert!(["mqtt", "127.0.0.1:", "gate"].iter().all(|word| lines[0].contains(word)), "{}", lines[0]);
     }
     assert!(!log.contains('\x1b') && !log.lines().any(|line| line.starts_with("forged")), "{log}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_login_that_has_all_its_connections_leaves_a_line_that_says_whose_they_are() {
+    let rig = Rig::start_with(LOGIN, &[("FIELDPOST_MQTT__CONNECTIONS_PER_LOGIN_MAX", "1")]).await;
+    let mut clients = Vec::new();
+    for client_id in ["first", "second"] {
+        let (mut client, mut connack) = (Mqtt::open(rig.mqtt).await.expect("connected"), [0; 4]);
+        client.0.write_all(&connect(client_id, "gate", "secret")).await.expect("sent");
+        client.0.read_exact(&mut connack).await.expect("answered");
+        assert_eq!(connack, [0x20, 2, 0, 0], "{client_id}");
+        clients.push(client);
+    }
+    let log = fs::read_to_string(rig.site.log_path()).expect("a log");
+    let full: Vec<_> =
+        log.lines().filter(|line| line.contains("an MQTT login has all its connections")).collect();
+    let expect = [
+        "its oldest ends",
+        "way=\"mqtt\"",
+        "username=\"gate\"",
+        "client=\"second\"",
+        "peer=127.0.0.1:",
+        "code=\"outnumbered\"",
+    ];
+    assert!(full.len() == 1 && expect.iter().all(|part| full[0].contains(part)), "{log}");
     rig.stop().await;
 }

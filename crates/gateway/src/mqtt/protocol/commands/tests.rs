@@ -6,7 +6,6 @@ use access::{Login, Principal};
 use base::{EntityId, Kind, Lineage, SystemClock, Timestamp};
 use engine::settings::{RetrySettings, UnknownDevice};
 use engine::{Engine, EngineSettings, PublishedCommand};
-use net::listen::{Capacity, CapacityPermit};
 use store::MemoryStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
@@ -14,6 +13,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::mqtt::MqttShared;
 use crate::mqtt::handshake::answer_connect;
+use crate::mqtt::handshake::tests::a_place;
 use crate::mqtt::limits::{COMMANDS_UNACKNOWLEDGED_V311_MAX, MqttLimits};
 
 const CONNECT: &[u8] = b"\x10\x0e\0\x04MQTT\x04\x02\0\x3c\0\x02me";
@@ -95,10 +95,6 @@ impl Bench {
     fn dropped(&self, reason: &'static str) -> u64 {
         self.shared.metrics.commands.dropped.counter(reason).get()
     }
-}
-
-fn a_place() -> Option<CapacityPermit> {
-    Arc::new(Capacity::new(1)).take()
 }
 
 fn subscribe(filter: &str, qos: u8) -> Vec<u8> {
