@@ -273,7 +273,9 @@ impl Rig {
 fn is_of(parked: &ParkedJob, request: ReadRequest) -> bool {
     let JobHead { queue, terms, .. } = parked.head;
     match request {
-        ReadRequest::Time { clock, .. } => parked.parking == Parking::Time && parked.head.clock_of_wait() == clock,
+        ReadRequest::Time { clock, .. } => {
+            parked.parking == Parking::Time && parked.head.clock_of_wait() == clock
+        }
         ReadRequest::Line { queue: of, group } => {
             let is_in_line = match parked.parking {
                 Parking::Time => false,
