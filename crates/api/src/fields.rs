@@ -218,12 +218,12 @@ pub(crate) fn any_whole(name: &str, json: &str, range: &RangeInclusive<u64>) -> 
 
 /// A whole number of 1 or more that fits into 32 bits.
 pub(crate) fn count(name: &str, json: &str) -> Result<u32, Problem> {
-    count_up_to(name, json, u32::MAX)
+    count_naming_most(name, json, u32::MAX)
 }
 
-/// The same, of a field that takes up to `most`. What is more is refused elsewhere, but the refusal
-/// of what is none names that.
-pub(crate) fn count_up_to(name: &str, json: &str, most: u32) -> Result<u32, Problem> {
+/// The same, of a field that takes up to `most`. More is refused elsewhere; here, only the refusal
+/// of what is no count names that.
+pub(crate) fn count_naming_most(name: &str, json: &str, most: u32) -> Result<u32, Problem> {
     let range = 1..=u64::from(most);
     let number = any_whole(name, json, &range)?;
     let count = u32::try_from(number).ok().filter(|count| *count > 0);

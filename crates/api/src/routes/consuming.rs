@@ -22,7 +22,7 @@ use crate::ApiState;
 use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::compression::InOnePiece;
-use crate::fields::{ObjectFields, count_up_to, duration, or_nothing, string, strings};
+use crate::fields::{ObjectFields, count_naming_most, duration, or_nothing, string, strings};
 use crate::openapi::refusals::{OF_A_QUEUE, OF_A_RESERVATION, UNKNOWN_JOB};
 use crate::openapi::{Call, words};
 use crate::path::{JobInPath, QueueInPath, QueuesInPath};
@@ -140,7 +140,7 @@ fn want(body: &str) -> Result<ConsumeTerms, Problem> {
         let detail = format!("wait must be at most {}", base::duration::format(CONSUME_WAIT_MAX));
         return Err(Problem::not_allowed("invalid_duration", detail));
     }
-    let max = |name: &str, json: &str| count_up_to(name, json, JOBS_PER_CALL_MAX as u32);
+    let max = |name: &str, json: &str| count_naming_most(name, json, JOBS_PER_CALL_MAX as u32);
     let max = fields.optional("max", max)?.map_or(1, |max| max as usize);
     Ok(ConsumeTerms {
         max,

@@ -16,7 +16,7 @@ use crate::ApiState;
 use crate::answer::ApiAnswer;
 use crate::body::Text;
 use crate::cursor::NumberKey;
-use crate::fields::{count_up_to, or_nothing, strings};
+use crate::fields::{count_naming_most, or_nothing, strings};
 use crate::idempotency::Creation;
 use crate::list::{self, List, PageOfList};
 use crate::openapi::refusals::OF_A_QUEUE;
@@ -196,7 +196,7 @@ async fn respawn(
 /// Those that a body names; an id that cannot be one names none.
 fn which(body: &str) -> Result<Dead, Problem> {
     let fields = or_nothing(body, &["ids", "limit"])?;
-    let limit = |name: &str, json: &str| count_up_to(name, json, JOBS_PER_CALL_MAX as u32);
+    let limit = |name: &str, json: &str| count_naming_most(name, json, JOBS_PER_CALL_MAX as u32);
     match (fields.optional("ids", strings)?, fields.optional("limit", limit)?) {
         (Some(_), Some(_)) => {
             let detail = "ids and limit are there; dead jobs are named by one of the two";

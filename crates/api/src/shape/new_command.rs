@@ -11,7 +11,7 @@ use utoipa::openapi::Schema;
 
 use super::client::secret;
 use super::payload::compact;
-use crate::fields::{ObjectFields, count_up_to, duration, number_between, string, time, within};
+use crate::fields::{ObjectFields, count_naming_most, duration, number_between, string, time, within};
 use crate::openapi::words;
 
 /// The fields of a command.
@@ -59,7 +59,7 @@ pub(super) fn command_of(fields: &ObjectFields<'_>, commands: &CommandCalls) -> 
     command.not_before = fields.optional("not_before", time)?;
     command.ack_timeout = fields.optional("ack_timeout", duration)?;
     command.run_timeout = fields.optional("run_timeout", duration)?;
-    let attempts = |name: &str, json: &str| count_up_to(name, json, COMMAND_ATTEMPTS_MAX);
+    let attempts = |name: &str, json: &str| count_naming_most(name, json, COMMAND_ATTEMPTS_MAX);
     command.attempts_max = fields.optional("max_attempts", attempts)?;
     command.origin = fields.optional("origin", string)?;
     command.key = fields.optional("key", string)?;

@@ -12,7 +12,7 @@ use utoipa::openapi::Schema;
 
 use super::new_command::receiver;
 use super::payload::compact;
-use crate::fields::{ObjectFields, count_up_to, duration, string, strings};
+use crate::fields::{ObjectFields, count_naming_most, duration, string, strings};
 use crate::openapi::words;
 
 /// The fields of a task that a campaign has too.
@@ -66,7 +66,7 @@ pub(crate) fn new_task(text: &str, engine: &Engine) -> Result<NewTask, Problem> 
 
 /// How many devices are picked.
 pub(super) fn picked(name: &str, json: &str) -> Result<u32, Problem> {
-    count_up_to(name, json, COUNT_MAX)
+    count_naming_most(name, json, COUNT_MAX)
 }
 
 /// What the fields that tasks and campaigns share ask for; who is told, and whose token it is, are
