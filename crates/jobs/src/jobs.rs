@@ -223,7 +223,7 @@ impl Jobs {
 
     fn first(&self, queue: &QueueEntry) -> Option<Handle<JobEntry>> {
         let first = queue.line().first(self.table.entries());
-        first.filter(|first| !self.is_blocked(*first) && !self.leaves_lines_of(queue.key()))
+        first.filter(|first| !self.is_blocked(*first) && !self.has_lines_to_unblock_of(queue.key()))
     }
 
     /// Whether jobs, resident or not, wait for a time of the wall clock. It may come sooner than

@@ -203,7 +203,7 @@ impl Machine for QueuePartition {
         self.retire_waiters(&mut step);
         self.read_at_once(&mut step)?;
         step.own.budget.spent.unblocked = self.jobs.unblocked();
-        Ok(self.seal(step, more || self.waiting.want_a_step() || self.jobs.leaves_lines()))
+        Ok(self.seal(step, more || self.waiting.want_a_step() || self.jobs.has_lines_to_unblock()))
     }
 
     fn settled(&mut self, seq: u64) {

@@ -37,18 +37,18 @@ impl Jobs {
         self.blocked_lines.unblocked()
     }
 
-    /// Whether the limit may have left some. They go on with [`Jobs::advance`] when it is set
-    /// again.
+    /// Whether lines may be left whose next job waits for parked ones no more: the limit was
+    /// reached. They go on with [`Jobs::advance`] when it is set again.
     #[must_use]
-    pub fn leaves_lines(&self) -> bool {
+    pub fn has_lines_to_unblock(&self) -> bool {
         self.blocked_lines.is_behind()
     }
 
-    /// Whether some of them may be of this queue. Then a job that is not ready yet may go before
-    /// the first that is.
+    /// Whether lines of this queue may be left whose next job waits for parked ones no more. Then a
+    /// job that is not ready yet may go before the first that is.
     #[must_use]
-    pub fn leaves_lines_of(&self, queue: QueueKey) -> bool {
-        self.leaves_lines() && self.blocked_lines.has_of(queue)
+    pub fn has_lines_to_unblock_of(&self, queue: QueueKey) -> bool {
+        self.has_lines_to_unblock() && self.blocked_lines.has_of(queue)
     }
 
     /// Whether any job is parked.

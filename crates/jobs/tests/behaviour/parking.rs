@@ -393,10 +393,10 @@ fn nothing_is_shown_as_the_first_while_groups_that_need_not_wait_are_left_for_la
     rig.jobs.set_unblocked_max(2);
     rig.read_in();
     assert_eq!((rig.jobs.unblocked(), rig.jobs.peek(QUEUE)), (2, None));
-    assert!(rig.jobs.leaves_lines_of(QUEUE) && !rig.jobs.leaves_lines_of(QueueKey(8)));
+    assert!(rig.jobs.has_lines_to_unblock_of(QUEUE) && !rig.jobs.has_lines_to_unblock_of(QueueKey(8)));
     rig.jobs.set_unblocked_max(9);
     rig.at(FAR + 10);
-    assert!(!rig.jobs.leaves_lines() && rig.jobs.peek(QUEUE).is_some());
+    assert!(!rig.jobs.has_lines_to_unblock() && rig.jobs.peek(QUEUE).is_some());
     assert_eq!(drained(&mut rig), [1, 2, 3, 4, 5, 6].map(id));
 }
 

@@ -172,7 +172,7 @@ impl QueuePartition {
     /// and the step had no room for that. Consumers that wait are served in the next step then.
     fn must_come_due_first(&mut self, queue: QueueKey, step: &QueueStep<'_>) -> bool {
         let is_overtaken = step.own.is_behind && self.jobs.is_overtaken(queue, step.now);
-        let must = is_overtaken || self.jobs.leaves_lines_of(queue);
+        let must = is_overtaken || self.jobs.has_lines_to_unblock_of(queue);
         if must {
             self.waiting.set_due(queue);
         }
