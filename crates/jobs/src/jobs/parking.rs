@@ -255,6 +255,7 @@ impl Jobs {
                 self.promote_next(queue, group, step);
             }
         }
+        self.blocked_lines.note_left();
     }
 
     fn next_unblocked(&mut self) -> Option<Line> {

@@ -12,6 +12,7 @@ use crate::parked::read_queue::Line;
 type Place = (Timestamp, u64);
 
 /// The lines.
+#[derive(Default)]
 pub(crate) struct BlockedLines {
     places: BTreeMap<Line, Place>,
     lines: BTreeSet<(Place, Line)>,
@@ -20,28 +21,15 @@ pub(crate) struct BlockedLines {
     opened: BTreeMap<QueueKey, Bound<Line>>,
     /// Lines that were unblocked since their limit was set.
     unblocked: usize,
-    unblocked_max: usize,
+    unblocked_max: Option<usize>,
     /// The limit has left some that may wait for nothing any more.
     is_behind: bool,
-}
-
-impl Default for BlockedLines {
-    fn default() -> Self {
-        Self {
-            places: BTreeMap::new(),
-            lines: BTreeSet::new(),
-            opened: BTreeMap::new(),
-            unblocked: 0,
-            unblocked_max: usize::MAX,
-            is_behind: false,
-        }
-    }
 }
 
 impl BlockedLines {
     /// So many may be unblocked from now on.
     pub(crate) fn set_unblocked_max(&mut self, max: usize) {
-        (self.unblocked, self.unblocked_max) = (0, max);
+        (self.unblocked, self.unblocked_max) = (0, Some(max));
     }
 
     /// How many were unblocked since then.
@@ -49,13 +37,17 @@ impl BlockedLines {
         self.unblocked
     }
 
-    /// Whether one more may be unblocked. If not, some may be left that wait for nothing.
-    pub(crate) fn may_unblock(&mut self) -> bool {
-        self.is_behind = self.unblocked >= self.unblocked_max;
-        !self.is_behind
+    /// Whether one more may be unblocked.
+    pub(crate) fn may_unblock(&self) -> bool {
+        self.unblocked_max.is_none_or(|max| self.unblocked < max)
     }
 
-    /// Whether some were left when this was last looked at.
+    /// Notes whether some may be left that wait for nothing any more: their limit is reached.
+    pub(crate) fn note_left(&mut self) {
+        self.is_behind = !self.may_unblock();
+    }
+
+    /// Whether some were left when that was last noted.
     pub(crate) fn is_behind(&self) -> bool {
         self.is_behind
     }
