@@ -199,10 +199,11 @@ impl Jobs {
         self.first(self.queues.get(queue)?).map(|job| self.head(job))
     }
 
-    /// Whether a job of the queue has come due that may go before the first that is ready, or that
-    /// one has expired. [`Jobs::advance`] has not got to it.
+    /// Whether it is open which job of the queue goes first. Another has come due that may go
+    /// before the first that is ready, or that one has expired. [`Jobs::advance`] has not got to
+    /// it.
     #[must_use]
-    pub fn is_overtaken(&self, queue: QueueKey, now: Timestamp) -> bool {
+    pub fn is_first_unsettled(&self, queue: QueueKey, now: Timestamp) -> bool {
         let Some(queue) = self.queues.get(queue) else { return false };
         let first = queue.line().first(self.table.entries());
         if first.is_some_and(|first| self.table.expires_by(first, now)) {

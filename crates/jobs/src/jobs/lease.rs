@@ -185,7 +185,7 @@ impl Jobs {
 
     /// Nobody gets what has expired, though time has not moved on yet: it waits for that. Any
     /// number may have expired together. So a caller that bounds its steps asks
-    /// [`Jobs::is_overtaken`] where [`Jobs::advance`] did not come to its end.
+    /// [`Jobs::is_first_unsettled`] where [`Jobs::advance`] did not come to its end.
     fn pass_over_expired(&mut self, queue: Handle<QueueEntry>, now: Timestamp) {
         while let Some(first) = self.queues[queue].line().first(self.table.entries())
             && self.table.expires_by(first, now)

@@ -501,7 +501,7 @@ fn a_queue_waits_for_its_own_parked_jobs_to_be_read_and_for_no_others() {
 }
 
 #[test]
-fn a_queue_is_overtaken_by_what_is_due_before_its_first_job_and_by_nothing_else() {
+fn the_first_of_a_queue_is_unsettled_by_what_is_due_before_it_and_by_nothing_else() {
     let mut rig = Rig::new();
     let other = QueueKey(8);
     for number in 1..=3 {
@@ -510,18 +510,18 @@ fn a_queue_is_overtaken_by_what_is_due_before_its_first_job_and_by_nothing_else(
     rig.publish(job_at(4, FAR));
     rig.publish(job_at(5, 0));
     rig.now = Timestamp(20);
-    assert!(rig.jobs.is_overtaken(other, rig.now), "nothing of it is ready yet");
+    assert!(rig.jobs.is_first_unsettled(other, rig.now), "nothing of it is ready yet");
     rig.publish(job_at(6, 20));
     assert_eq!(rig.drain(), [5, 6].map(id));
-    assert!(!rig.jobs.is_overtaken(QUEUE, rig.now), "its own is due much later");
+    assert!(!rig.jobs.is_first_unsettled(QUEUE, rig.now), "its own is due much later");
     rig.publish(NewJobHead { queue: other, ..job_at(7, 5) });
-    assert!(!rig.jobs.is_overtaken(other, rig.now), "one is ready that goes before");
+    assert!(!rig.jobs.is_first_unsettled(other, rig.now), "one is ready that goes before");
     rig.publish(job_at(8, 20));
     rig.publish(job_at(9, 25));
     rig.now = Timestamp(30);
-    assert!(!rig.jobs.is_overtaken(QUEUE, rig.now), "the first goes before what is due");
+    assert!(!rig.jobs.is_first_unsettled(QUEUE, rig.now), "the first goes before what is due");
     assert_eq!(rig.drain(), [id(8)]);
-    assert!(rig.jobs.is_overtaken(QUEUE, rig.now));
+    assert!(rig.jobs.is_first_unsettled(QUEUE, rig.now));
     rig.at(30);
-    assert!(!rig.jobs.is_overtaken(QUEUE, rig.now) && !rig.jobs.is_overtaken(other, rig.now));
+    assert!(!rig.jobs.is_first_unsettled(QUEUE, rig.now) && !rig.jobs.is_first_unsettled(other, rig.now));
 }

@@ -41,7 +41,7 @@ impl QueuePartition {
         let holder = call.process.map_or(LeaseHolder::Outside, LeaseHolder::Own);
         let mut leased = Vec::new();
         while leased.len() < call.max && (leased.is_empty() || step.may_carry()) {
-            if self.must_come_due_first(queue, step) {
+            if self.must_advance_first(queue, step) {
                 break;
             }
             let lease = self.jobs.lease(queue, holder, call.ttr, &mut step.jobs());
@@ -157,7 +157,7 @@ impl QueuePartition {
 
     /// Whether a lease would give something; what is ready may be in the store.
     fn may_lease(&mut self, queue: QueueKey, step: &mut QueueStep<'_>) -> Result<bool, StoreError> {
-        while !self.must_come_due_first(queue, step) {
+        while !self.must_advance_first(queue, step) {
             if self.jobs.may_lease(queue, step.now) {
                 return Ok(true);
             }
@@ -168,11 +168,11 @@ impl QueuePartition {
         Ok(false)
     }
 
-    /// Whether jobs of the queue may have been due before the ready ones, or these have expired,
-    /// and the step had no room for that. Consumers that wait are served in the next step then.
-    fn must_come_due_first(&mut self, queue: QueueKey, step: &QueueStep<'_>) -> bool {
-        let is_overtaken = step.own.is_behind && self.jobs.is_overtaken(queue, step.now);
-        let must = is_overtaken || self.jobs.has_lines_to_unblock_of(queue);
+    /// Whether the queue must advance before a lease: the step had no room for what is due or has
+    /// expired, or for lines to unblock. Consumers that wait are served in the next step then.
+    fn must_advance_first(&mut self, queue: QueueKey, step: &QueueStep<'_>) -> bool {
+        let is_unsettled = step.own.is_behind && self.jobs.is_first_unsettled(queue, step.now);
+        let must = is_unsettled || self.jobs.has_lines_to_unblock_of(queue);
         if must {
             self.waiting.set_due(queue);
         }
