@@ -72,10 +72,11 @@ pub struct JobHead {
 weighs!(JobHead: |_| RECORD_BYTES);
 
 impl JobHead {
-    /// The clock of `visible_at`: from the first attempt on, it is the engine's.
+    /// The clock of `visible_at`: from the first lease on, it is the engine's.
     #[must_use]
     pub fn clock_of_wait(&self) -> JobClock {
-        if self.attempt > 0 { JobClock::Engine } else { self.terms.clock }
+        let is_reserved = matches!(self.state, HeadState::Reserved { .. });
+        if self.attempt > 0 || is_reserved { JobClock::Engine } else { self.terms.clock }
     }
 }
 
