@@ -26,12 +26,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 pub(crate) struct OverNetwork {
     /// There until it is dropped.
     runtime: Option<Runtime>,
-    limiter: Mutex<CallLimiter>,
+    state: Mutex<CallState>,
     freed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct CallLimiter {
+struct CallState {
     under_way: usize,
     /// Until when nothing is asked, after how long then, and why.
     paused: Option<(Instant, Duration, String)>,
@@ -41,7 +41,7 @@ impl OverNetwork {
     pub(crate) fn new(thread: &str) -> io::Result<Self> {
         let runtime =
             Builder::new_multi_thread().worker_threads(1).thread_name(thread).enable_all().build()?;
-        Ok(Self { runtime: Some(runtime), limiter: Mutex::default(), freed: Condvar::new() })
+        Ok(Self { runtime: Some(runtime), state: Mutex::default(), freed: Condvar::new() })
     }
 
     /// Does a call. An error of another kind than `NotFound` and `UnexpectedEof` says that the
@@ -52,7 +52,7 @@ impl OverNetwork {
         call: impl Future<Output = io::Result<T>> + Send + 'static,
     ) -> io::Result<T> {
         let Some(runtime) = &self.runtime else { return Err(io::Error::other("it is closed")) };
-        self.acquire()?;
+        self.begin_call()?;
         let (tell, told) = mpsc::sync_channel(1);
         runtime.spawn(async move {
             let ended = tokio::time::timeout(longest, call).await;
@@ -61,34 +61,34 @@ impl OverNetwork {
             let _gone = tell.send(ended.map_err(late).flatten());
         });
         let result = told.recv().unwrap_or_else(|_| Err(io::Error::other("the call was cut off")));
-        self.end(&result);
+        self.end_call(&result);
         result
     }
 
-    fn acquire(&self) -> io::Result<()> {
-        let mut limiter = self.limiter();
+    fn begin_call(&self) -> io::Result<()> {
+        let mut state = self.state();
         let until = Instant::now() + PERMIT_WAIT_MAX;
         loop {
-            if let Some((at, _, why)) = &limiter.paused
+            if let Some((at, _, why)) = &state.paused
                 && Instant::now() < *at
             {
                 return Err(io::Error::other(why.clone()));
             }
-            if limiter.under_way < CALLS_MAX {
-                limiter.under_way += 1;
+            if state.under_way < CALLS_MAX {
+                state.under_way += 1;
                 return Ok(());
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "too many calls wait for it"));
             }
-            limiter = self.freed.wait_timeout(limiter, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    fn end<T>(&self, result: &io::Result<T>) {
-        let mut limiter = self.limiter();
-        limiter.under_way -= 1;
+    fn end_call<T>(&self, result: &io::Result<T>) {
+        let mut state = self.state();
+        state.under_way -= 1;
         let answered = |error: &io::Error| {
             matches!(
                 error.kind(),
@@ -96,21 +96,21 @@ impl OverNetwork {
             )
         };
         match result.as_ref().err().filter(|error| !answered(error)) {
-            None => limiter.paused = None,
+            None => state.paused = None,
             // Of calls that were under way together one counts.
-            Some(_) if limiter.paused.as_ref().is_some_and(|(at, ..)| Instant::now() < *at) => {}
+            Some(_) if state.paused.as_ref().is_some_and(|(at, ..)| Instant::now() < *at) => {}
             Some(error) => {
                 let pause =
-                    limiter.paused.as_ref().map_or(PAUSE_MIN, |(_, pause, _)| (*pause * 2).min(PAUSE_MAX));
-                limiter.paused = Some((Instant::now() + pause, pause, error.to_string()));
+                    state.paused.as_ref().map_or(PAUSE_MIN, |(_, pause, _)| (*pause * 2).min(PAUSE_MAX));
+                state.paused = Some((Instant::now() + pause, pause, error.to_string()));
             }
         }
-        drop(limiter);
+        drop(state);
         self.freed.notify_all();
     }
 
-    fn limiter(&self) -> MutexGuard<'_, CallLimiter> {
-        self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, CallState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
         assert!(network.call(READ_MAX, async move { Err::<(), _>(refused()) }).is_err());
         let error = network.call(READ_MAX, async { Ok(()) }).expect_err("it is not asked");
         assert_eq!(error.to_string(), "nobody listens");
-        network.limiter().paused = None;
+        network.state().paused = None;
         let missing = io::Error::new(io::ErrorKind::NotFound, "no such block");
         assert!(network.call(READ_MAX, async move { Err::<(), _>(missing) }).is_err());
         assert_eq!(network.call(READ_MAX, async { Ok(7) }).expect("that was an answer"), 7);
