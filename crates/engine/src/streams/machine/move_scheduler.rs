@@ -41,8 +41,8 @@ impl StorageMoves {
 }
 
 impl MoveScheduler {
-    /// Whether a move may go, which begins it.
-    pub(super) fn take(&mut self, to: &str, is_next: bool, now: Timestamp) -> bool {
+    /// Begins a move if it may go; whether it does.
+    pub(super) fn try_begin(&mut self, to: &str, is_next: bool, now: Timestamp) -> bool {
         let moves = self.by_storage.entry(to.into()).or_default();
         let may = moves.is_free(now) && (is_next || moves.waiting.is_empty());
         moves.under_way += usize::from(may);

@@ -1,8 +1,9 @@
 //! Blocks go to other storages as they grow old. A worker brings one there, then its row names the
 //! new place. Once that is durable, the first file goes.
 //!
-//! A partition has few moves under way to each storage, one of a stream; other streams wait for
-//! their turn, in memory or not. A storage that fails is tried again with one move after a pause.
+//! A partition has few moves under way to each storage, one of a stream. Other streams wait, in
+//! memory or not, until their move is the next to its storage. A storage that fails is tried again
+//! with one move after a pause.
 
 use std::time::Duration;
 
@@ -47,17 +48,17 @@ pub(super) struct StreamMoves {
     pub(super) moved: Option<MovedRow>,
     /// The batch with the newest block's row. Until it is durable, a look does not see the block.
     pub(super) stored: Option<u64>,
-    /// It waits for its turn.
+    /// It waits until its move is the next to its storage.
     pub(super) waits: bool,
-    /// It is its turn.
+    /// Its move is the next to its storage.
     is_next: bool,
     /// After how long it is tried again where the storage that has a block fails.
     pause: Option<Duration>,
 }
 
 impl StreamMoves {
-    /// When they are to be looked at, unless something else brings the look. That may be their
-    /// turn, the end of a move, or the batch with its row.
+    /// When they are to be looked at, unless something else brings the look. That may be the
+    /// scheduler, the end of a move, or the batch with its row.
     pub(super) fn looked_at(&self) -> Option<Timestamp> {
         self.at.filter(|_| !self.waits && self.under_way.is_none() && self.moved.is_none())
     }
@@ -131,7 +132,7 @@ impl StreamPartition {
             return Ok(());
         };
         loaded.moves.at = None;
-        if !self.move_scheduler.take(&to, is_next, step.now) {
+        if !self.move_scheduler.try_begin(&to, is_next, step.now) {
             self.move_scheduler.wait(stream, &to);
             loaded.moves.waits = true;
             return Ok(());
