@@ -44,7 +44,7 @@ pub struct StreamsContext {
     mark: Option<u64>,
     pub(super) holds: ReaderHolds,
     pub(super) indexes: IndexCache,
-    /// How many callers look something up at a time.
+    /// Bounds how many callers look something up at a time.
     pub(super) look_ups: LookUpLimiter,
     /// Runs of appends that were begun.
     runs: AtomicU64,

@@ -1,4 +1,4 @@
-//! How many callers that wait look something up in the store at a time: few of all, and of the
+//! Bounds how many waiting callers look something up in the store at a time: few of all, and of the
 //! streams of one namespace fewer. So whoever repeats much keeps only its own waiting.
 
 use base::hash;
@@ -34,8 +34,8 @@ impl Default for LookUpLimiter {
 }
 
 impl LookUpLimiter {
-    /// Waits until a stream may be looked up. Whoever waits for others of its namespace holds no
-    /// permit of all.
+    /// Waits until a stream may be looked up. While a caller waits for its namespace, it holds none
+    /// of the permits that all share.
     pub(super) async fn acquire(&self, stream: &StreamName) -> LookUpPermit<'_> {
         let place = hash::derived(0, stream.namespace().as_bytes()) as usize % PLACES;
         // They are never closed.
