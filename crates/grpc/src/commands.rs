@@ -98,7 +98,7 @@ impl CommandsService {
             let mut stop = self.stop.clone();
             let ended = tokio::select! {
                 ended = commands.ended(id, wait) => ended.ok().flatten(),
-                () = stop.stopped() => None,
+                () = stop.stopping() => None,
             };
             match ended {
                 Some(ended) => Ok(ended),

@@ -240,7 +240,7 @@ impl coordination_server::Coordination for CoordinationService {
             let (mut listener, mut stop) = listening?;
             let event = tokio::select! {
                 event = listener.next() => event?,
-                () = stop.stopped() => return None,
+                () = stop.stopping() => return None,
             };
             Some(match event {
                 ChannelEvent::Message(channel, message) => {

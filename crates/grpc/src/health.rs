@@ -45,7 +45,7 @@ impl HealthService {
             // What is not there now will not come, and the last that a server says is that it
             // stops.
             Some(ServingStatus::ServiceUnknown) => {
-                self.stop.stopped().await;
+                self.stop.stopping().await;
                 None
             }
             Some(ServingStatus::NotServing) if self.stop.is_stopping() => None,
@@ -61,7 +61,7 @@ impl HealthService {
                 return now;
             }
             // The end of the server is told at once, a failed store at the next look.
-            let _looked = timeout(LOOK_EVERY, self.stop.stopped()).await;
+            let _looked = timeout(LOOK_EVERY, self.stop.stopping()).await;
         }
     }
 }

@@ -82,7 +82,7 @@ impl JobsService {
             leased = self.queues.consume(&names, want) => leased?,
             () = changed(&mut control) => (Vec::new(), HandOver::default()),
             // What was on its way is given back, and nobody waits for a server that has gone.
-            () = stop.stopped() => return Ok((proto::ConsumeResponse::default(), None)),
+            () = stop.stopping() => return Ok((proto::ConsumeResponse::default(), None)),
         };
         let jobs = jobs.into_iter().map(|job| {
             let queue = names[job.queue].queue();

@@ -117,7 +117,7 @@ impl Sending {
                     return Some((answer, self));
                 }
                 batch = self.batches.message(), if takes => self.take(batch),
-                () = self.stop.stopped(), if self.over.is_none() => self.over = Some(Ok(())),
+                () = self.stop.stopping(), if self.over.is_none() => self.over = Some(Ok(())),
                 else => return match self.over.replace(Ok(())) {
                     Some(Err(status)) => Some((Err(status), self)),
                     _ => None,

@@ -329,7 +329,7 @@ impl Protocol for Grpc {
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = stop.stopped() => {
+            () = stop.stopping() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

@@ -15,8 +15,8 @@ impl StopSignal {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 
-    /// Resolves when the server stops.
-    pub(crate) async fn stopped(&mut self) {
+    /// Resolves when the server begins to stop.
+    pub(crate) async fn stopping(&mut self) {
         // An error means that the sender is gone: nobody could tell us any more.
         drop(self.0.wait_for(|stop| *stop).await);
     }

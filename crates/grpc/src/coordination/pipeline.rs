@@ -95,7 +95,7 @@ impl Pipeline {
         Self {
             caller: PipelineCaller { calls, admitted, peer, metrics: metrics.clone() }.into(),
             requests,
-            stop: async move { stop.stopped().await }.boxed(),
+            stop: async move { stop.stopping().await }.boxed(),
             rest: Vec::new().into_iter(),
             under_way: FuturesUnordered::new(),
             answers: Vec::new(),

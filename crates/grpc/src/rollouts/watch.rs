@@ -84,7 +84,7 @@ impl RolloutWatch {
             let mut stop = self.stop.clone();
             let found = tokio::select! {
                 found = self.look() => found?,
-                () = stop.stopped() => return Err(Problem::unavailable("the server is stopping")),
+                () = stop.stopping() => return Err(Problem::unavailable("the server is stopping")),
             };
             let shown = shape::rollout(&found);
             if self.told.as_ref() != Some(&shown) {

@@ -83,7 +83,7 @@ impl StreamPager {
             let mut stop = self.stop.clone();
             let page = tokio::select! {
                 page = self.look() => page?,
-                () = stop.stopped() => return Ok(None),
+                () = stop.stopping() => return Ok(None),
             };
             let Some((page, held)) = page else { return Ok(None) };
             if !page.items.is_empty() || page.skipped > 0 {

@@ -121,7 +121,7 @@ impl TaskRun {
             let mut stop = self.stop.clone();
             tokio::select! {
                 looked = self.look() => looked?,
-                () = stop.stopped() => return Err(Problem::unavailable("the server is stopping")),
+                () = stop.stopping() => return Err(Problem::unavailable("the server is stopping")),
             }
         }
     }

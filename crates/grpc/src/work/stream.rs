@@ -66,7 +66,7 @@ pub(super) async fn drive(
     let first = tokio::select! {
         first = requests.message() => first,
         () = answers.closed() => return,
-        () = stop.stopped() => return,
+        () = stop.stopping() => return,
     };
     let ended = match first {
         Ok(Some(first)) => match open(queues, caller, memory, first, metrics) {
@@ -202,7 +202,7 @@ impl Work {
                 }
                 () = self.memory.wait(), if self.memory.is_waited_for() => {}
                 control = next_control(&mut self.control) => self.updates.control = Some(control),
-                () = stop.stopped(), if self.ending.is_none() => self.stops(),
+                () = stop.stopping(), if self.ending.is_none() => self.stops(),
                 () = last_words(self.ending), if self.ending.is_some() => return Ok(()),
                 () = answers.closed() => return Ok(()),
             }
