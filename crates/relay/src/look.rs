@@ -31,11 +31,14 @@ pub(crate) async fn keep_looking(
     found: mpsc::Sender<LeftBehind>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut logged = LoggedError::default();
+    let mut last_logged = LastLoggedError::default();
     let looking = async {
         loop {
-            if let Err(error) = look(config, progress, settled, &found, &mut logged).await {
-                logged.log("rows that were left behind are not found: the look at the outbox fails", &error);
+            if let Err(error) = look(config, progress, settled, &found, &mut last_logged).await {
+                last_logged.log_if_new(
+                    "rows that were left behind are not found: the look at the outbox fails",
+                    &error,
+                );
             }
             sleep(AGAIN_AFTER).await;
         }
@@ -46,12 +49,12 @@ pub(crate) async fn keep_looking(
     }
 }
 
-/// The error that the log has last: the same one again is not logged.
+/// The line that was logged last; the same one is not logged again.
 #[derive(Default)]
-struct LoggedError(String);
+struct LastLoggedError(String);
 
-impl LoggedError {
-    fn log(&mut self, what: &str, error: &DatabaseError) {
+impl LastLoggedError {
+    fn log_if_new(&mut self, what: &str, error: &DatabaseError) {
         let line = format!("{what}: {error}");
         if line != self.0 {
             tracing::warn!(%error, "{what}");
@@ -65,7 +68,7 @@ async fn look(
     progress: &SharedProgress,
     settled: &AtomicI64,
     found: &mpsc::Sender<LeftBehind>,
-    logged: &mut LoggedError,
+    last_logged: &mut LastLoggedError,
 ) -> Result<(), DatabaseError> {
     let session = config.database.connect("fieldpost relay: look").await?;
     let outbox = OutboxTable::open(session, &config.table).await?;
@@ -80,7 +83,7 @@ async fn look(
                 // Rows that were left behind are looked for all the same.
                 Err(error) => {
                     progress.get().stats = None;
-                    logged.log("what waits in the outbox cannot be counted", &error);
+                    last_logged.log_if_new("what waits in the outbox cannot be counted", &error);
                 }
             }
             count_at = Instant::now() + COUNT_EVERY.max(began.elapsed() * SHARE);
