@@ -18,7 +18,7 @@ use super::refusals::HttpSender;
 use super::{HttpShared, RequestRefused, body};
 use crate::decode;
 
-/// What is refused here, for the log.
+/// Where it was found, for the log.
 const FROM: &str = "an answer to a command";
 
 /// `POST /v1/devices/{id}/ack`
