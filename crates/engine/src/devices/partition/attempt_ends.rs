@@ -127,12 +127,12 @@ impl DevicePartition {
         let Tried { slot, client, flight, .. } = tried;
         self.delivery_ended(slot, flight.delivery, (DeliveryStatus::Delivered, flight.attempts), step);
         step.emit(DeviceEffect::Reached(client));
-        let Some(mut pair) = self.notification_states.get_mut(&(slot, client)) else { return };
-        pair.in_flight = None;
-        let more = notification_state::delivered(&mut pair, flight).then(|| Box::new(pair.clone()));
-        drop(pair);
-        if let Some(pair) = more {
-            step.push(Op::PutNotificationState(pair));
+        let Some(mut state) = self.notification_states.get_mut(&(slot, client)) else { return };
+        state.in_flight = None;
+        let more = notification_state::delivered(&mut state, flight).then(|| Box::new(state.clone()));
+        drop(state);
+        if let Some(state) = more {
+            step.push(Op::PutNotificationState(state));
         } else {
             self.notification_states.remove(&(slot, client));
             step.push(Op::DeleteNotificationState(slot, client));
@@ -156,12 +156,12 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) {
         self.delivery_ended(slot, flight.delivery, (DeliveryStatus::Cancelled, flight.attempts), step);
-        let Some(pair) = self.notification_states.remove(&(slot, client)) else { return };
-        if pair.pending.is_none() {
+        let Some(state) = self.notification_states.remove(&(slot, client)) else { return };
+        if state.pending.is_none() {
             step.push(Op::DeleteNotificationState(slot, client));
             return;
         }
-        let left = NotificationState { in_flight: None, ..pair };
+        let left = NotificationState { in_flight: None, ..state };
         step.push(Op::PutNotificationState(Box::new(left.clone())));
         self.notification_states.insert((slot, client), left);
     }
@@ -192,26 +192,26 @@ impl DevicePartition {
         released: &ReleaseOutcome,
         step: &mut DeviceStep<'_>,
     ) {
-        let Some(mut pair) = self.notification_states.get_mut(&(slot, client)) else { return };
+        let Some(mut state) = self.notification_states.get_mut(&(slot, client)) else { return };
         let PendingDelivery { delivery, attempts } = waiting;
-        pair.in_flight.take_if(|flight| flight.delivery == delivery);
+        state.in_flight.take_if(|flight| flight.delivery == delivery);
         let progress = match released {
             ReleaseOutcome::Waiting { until } | ReleaseOutcome::Recurs { next_run: until, .. } => {
-                pair.pending = Some(waiting);
+                state.pending = Some(waiting);
                 DeliveryProgress { status: DeliveryStatus::Pending, attempts, next_attempt_at: Some(*until) }
             }
             ReleaseOutcome::Dead | ReleaseOutcome::Expired => {
-                pair.failed = Some(waiting);
-                pair.skipped = pair.skipped.saturating_add(1);
+                state.failed = Some(waiting);
+                state.skipped = state.skipped.saturating_add(1);
                 DeliveryProgress { status: DeliveryStatus::Failed, attempts, next_attempt_at: None }
             }
             ReleaseOutcome::Superseded { .. } => {
-                pair.skipped = pair.skipped.saturating_add(1);
+                state.skipped = state.skipped.saturating_add(1);
                 DeliveryProgress { status: DeliveryStatus::Superseded, attempts, next_attempt_at: None }
             }
         };
-        step.push(Op::PutNotificationState(Box::new(pair.clone())));
-        drop(pair);
+        step.push(Op::PutNotificationState(Box::new(state.clone())));
+        drop(state);
         if progress.status.has_ended() {
             self.delivery_ended(slot, delivery, (progress.status, attempts), step);
         } else {
@@ -255,7 +255,7 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) {
         let waiting =
-            self.notification_states.get_mut(&(slot, client)).and_then(|mut pair| pair.pending.take());
+            self.notification_states.get_mut(&(slot, client)).and_then(|mut state| state.pending.take());
         let Some(waiting) = waiting else { return };
         let released = next_run
             .map_or(ReleaseOutcome::Expired, |next_run| ReleaseOutcome::Recurs { died: false, next_run });
@@ -272,7 +272,7 @@ impl DevicePartition {
         step: &mut DeviceStep<'_>,
     ) {
         let Some(flight) =
-            self.notification_states.get(&(slot, client)).and_then(|pair| pair.in_flight.clone())
+            self.notification_states.get(&(slot, client)).and_then(|state| state.in_flight.clone())
         else {
             return;
         };

@@ -85,22 +85,23 @@ impl DevicePartition {
             self.jobs.cancel(job, &mut step.jobs());
             return Ok(None);
         };
-        let state = self.state(slot);
+        let device_state = self.state(slot);
         let id = device.id.clone();
-        let started = self.notification_states.get_mut(&(slot, client)).and_then(|mut pair| {
-            let waiting = notification_state::start_attempt(&mut pair, step.now, state.value.as_ref())?;
-            Some((waiting, Box::new(pair.clone())))
+        let started = self.notification_states.get_mut(&(slot, client)).and_then(|mut state| {
+            let waiting =
+                notification_state::start_attempt(&mut state, step.now, device_state.value.as_ref())?;
+            Some((waiting, Box::new(state.clone())))
         });
-        let Some((waiting, pair)) = started else {
+        let Some((waiting, state)) = started else {
             self.jobs.cancel(job, &mut step.jobs());
             return Ok(None);
         };
         let fixed = if waiting.attempts == 0 { None } else { self.stored_body(job, step)? };
         let body = match fixed {
             Some(body) => body,
-            None => self.make_body(&pair, &state, job, &id, step)?,
+            None => self.make_body(&state, &device_state, job, &id, step)?,
         };
-        step.push(Op::PutNotificationState(pair));
+        step.push(Op::PutNotificationState(state));
         let attempt = waiting.attempts + 1;
         step.push(progress_op(waiting.delivery, DeliveryStatus::Pending, attempt));
         Ok(Some(AttemptDue {
@@ -117,18 +118,18 @@ impl DevicePartition {
     /// Fixes the body: the device's picture as it is now.
     fn make_body(
         &mut self,
-        pair: &NotificationState,
-        state: &DeviceState,
+        state: &NotificationState,
+        device_state: &DeviceState,
         job: JobId,
         id: &base::DeviceId,
         step: &mut DeviceStep<'_>,
     ) -> Result<Arc<[u8]>, StoreError> {
-        let address = self.address(pair.slot, id, step)?;
-        let body = match self.devices.get(pair.slot) {
+        let address = self.address(state.slot, id, step)?;
+        let body = match self.devices.get(state.slot) {
             Some(device) => {
-                let flight = pair.in_flight.as_ref();
+                let flight = state.in_flight.as_ref();
                 let delivery = flight.map_or(NO_ID, |flight| flight.delivery);
-                let kind = notification_state::newest_kind(pair, state);
+                let kind = notification_state::newest_kind(state, device_state);
                 let repeated = std::slice::from_ref(&kind);
                 (self.settings.render)(&NotificationView {
                     delivery,
@@ -137,14 +138,14 @@ impl DevicePartition {
                     device: &device.id,
                     device_kind: self.devices.kind(device),
                     address: address.as_deref(),
-                    value: state.value.as_ref(),
-                    previous: pair.previous.as_ref(),
-                    connection: state.connection,
-                    changed_at: state.changed_at,
-                    last_seen_at: self.watch.seen(pair.slot).map(|seen| seen.at),
-                    sequence: state.sequence,
-                    types: if pair.untold.is_empty() { repeated } else { &pair.untold[..] },
-                    skipped: pair.skipped,
+                    value: device_state.value.as_ref(),
+                    previous: state.previous.as_ref(),
+                    connection: device_state.connection,
+                    changed_at: device_state.changed_at,
+                    last_seen_at: self.watch.seen(state.slot).map(|seen| seen.at),
+                    sequence: device_state.sequence,
+                    types: if state.untold.is_empty() { repeated } else { &state.untold[..] },
+                    skipped: state.skipped,
                 })
             }
             None => Vec::new(),
@@ -162,14 +163,14 @@ impl DevicePartition {
         delivery: EntityId,
         step: &DeviceStep<'_>,
     ) -> Result<Option<Arc<[u8]>>, StoreError> {
-        let Some(pair) = self.notification_states.get(&(slot, client)) else { return Ok(None) };
-        let waits = pair.pending.is_some_and(|waiting| waiting.delivery == delivery && waiting.attempts > 0);
-        let flies = pair.in_flight.as_ref().is_some_and(|flight| flight.delivery == delivery);
+        let Some(state) = self.notification_states.get(&(slot, client)) else { return Ok(None) };
+        let waits = state.pending.is_some_and(|waiting| waiting.delivery == delivery && waiting.attempts > 0);
+        let flies = state.in_flight.as_ref().is_some_and(|flight| flight.delivery == delivery);
         let purpose = JobPurpose::Notification(slot, client);
         let job = self.jobs.holder_of(purpose.line().key(), purpose.alias()).map(|head| head.id);
         match job {
             // While an attempt is under way, the job is that one's, whoever follows it.
-            Some(job) if flies || (waits && pair.in_flight.is_none()) => self.stored_body(job, step),
+            Some(job) if flies || (waits && state.in_flight.is_none()) => self.stored_body(job, step),
             _ => Ok(None),
         }
     }

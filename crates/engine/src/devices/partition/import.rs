@@ -79,7 +79,7 @@ impl DevicePartition {
             return Ok(());
         }
         for client in present.clients.iter().filter(|client| !profile.clients.contains(client)) {
-            self.cancel_pair(profile.slot, *client, step);
+            self.cancel_notifications(profile.slot, *client, step);
         }
         if profile.expected_from != present.expected_from {
             self.watch.expect_from(profile.slot, profile.expected_from);

@@ -125,7 +125,7 @@ impl DevicePartition {
                     }
                 }
             }
-            DeviceResident::NotificationState(pair) => collected.notification_states.push(*pair),
+            DeviceResident::NotificationState(state) => collected.notification_states.push(*state),
             DeviceResident::Job(head) => collected.jobs.push(*head),
             DeviceResident::ReportIds(slot, ids) => self.devices.set_report_ids(slot, ids),
             DeviceResident::Quarantined(key, cost) => collected.quarantined.push(key, cost),

@@ -1,6 +1,6 @@
 //! Per client and device: events not yet delivered, and a running count of pending notifications.
 //!
-//! Every change of a pair updates the count, so that reading it costs nothing.
+//! Every change of a state updates the count, so that reading it costs nothing.
 
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use records::{DeviceSlot, Flight, NotificationState};
 use super::notification_state;
 use crate::kernel::hashed::HashMap;
 
-/// Up to so many pairs the count is checked where invariants are, as in the simulation.
+/// Up to so many states the count is checked where invariants are, as in the simulation.
 const COUNTED_MAX: usize = 100;
 
 type Place = (DeviceSlot, Incarnation);
@@ -21,21 +21,21 @@ type Place = (DeviceSlot, Incarnation);
 pub(super) struct NotificationStates {
     by_place: HashMap<Place, NotificationState>,
     pending: u64,
-    /// Pairs whose cancelled notification still has an attempt under way.
+    /// Devices and clients whose cancelled notification still has an attempt under way.
     cancelled: BTreeSet<Place>,
 }
 
 /// A state that is being changed.
 pub(super) struct NotificationStateMut<'a> {
-    pair: &'a mut NotificationState,
+    state: &'a mut NotificationState,
     all_pending: &'a mut u64,
-    /// Of this pair, when it was taken.
+    /// Of this state, when it was taken.
     pending: u64,
 }
 
-/// Deliveries of a pair that are `pending`: one may wait while another is under way.
-fn pending(pair: &NotificationState) -> u64 {
-    u64::from(pair.pending.is_some()) + u64::from(pair.in_flight.is_some())
+/// Deliveries of a device and client that are `pending`: one may wait while another is under way.
+fn pending(state: &NotificationState) -> u64 {
+    u64::from(state.pending.is_some()) + u64::from(state.in_flight.is_some())
 }
 
 impl NotificationStates {
@@ -44,31 +44,32 @@ impl NotificationStates {
     }
 
     pub(super) fn get_mut(&mut self, place: &Place) -> Option<NotificationStateMut<'_>> {
-        let pair = self.by_place.get_mut(place)?;
-        Some(NotificationStateMut { pending: pending(pair), pair, all_pending: &mut self.pending })
+        let state = self.by_place.get_mut(place)?;
+        Some(NotificationStateMut { pending: pending(state), state, all_pending: &mut self.pending })
     }
 
-    /// The state of a pair: where there is none, one of a client that was told everything.
+    /// The state of a device and client: where there is none, one of a client that was told
+    /// everything.
     pub(super) fn get_or_new(&mut self, place: Place) -> NotificationStateMut<'_> {
         let new = || notification_state::new(place.0, place.1);
-        let pair = self.by_place.entry(place).or_insert_with(new);
-        NotificationStateMut { pending: pending(pair), pair, all_pending: &mut self.pending }
+        let state = self.by_place.entry(place).or_insert_with(new);
+        NotificationStateMut { pending: pending(state), state, all_pending: &mut self.pending }
     }
 
-    pub(super) fn insert(&mut self, place: Place, pair: NotificationState) {
-        self.pending += pending(&pair);
-        if pair.in_flight.as_ref().is_some_and(Flight::is_cancelled) {
+    pub(super) fn insert(&mut self, place: Place, state: NotificationState) {
+        self.pending += pending(&state);
+        if state.in_flight.as_ref().is_some_and(Flight::is_cancelled) {
             self.cancelled.insert(place);
         }
-        let before = self.by_place.insert(place, pair);
+        let before = self.by_place.insert(place, state);
         self.pending -= before.as_ref().map_or(0, pending);
     }
 
     pub(super) fn remove(&mut self, place: &Place) -> Option<NotificationState> {
-        let pair = self.by_place.remove(place)?;
+        let state = self.by_place.remove(place)?;
         self.cancelled.remove(place);
-        self.pending -= pending(&pair);
-        Some(pair)
+        self.pending -= pending(&state);
+        Some(state)
     }
 
     /// The clients whose cancelled notification of a device still has an attempt under way.
@@ -101,26 +102,26 @@ impl Deref for NotificationStateMut<'_> {
     type Target = NotificationState;
 
     fn deref(&self) -> &NotificationState {
-        self.pair
+        self.state
     }
 }
 
 impl DerefMut for NotificationStateMut<'_> {
     fn deref_mut(&mut self) -> &mut NotificationState {
-        self.pair
+        self.state
     }
 }
 
 impl Drop for NotificationStateMut<'_> {
     fn drop(&mut self) {
-        *self.all_pending = *self.all_pending + pending(self.pair) - self.pending;
+        *self.all_pending = *self.all_pending + pending(self.state) - self.pending;
     }
 }
 
 impl FromIterator<NotificationState> for NotificationStates {
-    fn from_iter<I: IntoIterator<Item = NotificationState>>(pairs: I) -> Self {
+    fn from_iter<I: IntoIterator<Item = NotificationState>>(states: I) -> Self {
         let mut all = Self::default();
-        pairs.into_iter().for_each(|pair| all.insert((pair.slot, pair.client), pair));
+        states.into_iter().for_each(|state| all.insert((state.slot, state.client), state));
         all
     }
 }

@@ -54,9 +54,9 @@ impl DevicePartition {
         }
         let clients: SmallVec<[Incarnation; 4]> = self.groups.clients(device.group).collect();
         for client in clients {
-            let mut pair = self.notification_states.get_or_new((noticed.slot, client));
-            notification_state::add_event(&mut pair, noticed.kind, noticed.previous.as_ref());
-            drop(pair);
+            let mut state = self.notification_states.get_or_new((noticed.slot, client));
+            notification_state::add_event(&mut state, noticed.kind, noticed.previous.as_ref());
+            drop(state);
             self.queue_notification(noticed.slot, client, (noticed.kind, noticed.sequence), None, step);
         }
         self.pending.newest_events.put(step.seq, noticed.slot, Some(Arc::new(event.clone())));
@@ -64,7 +64,7 @@ impl DevicePartition {
     }
 
     /// Queues a notification of everything untold; where all is told, of the newest event again. It
-    /// replaces the pending one. The pair must be there.
+    /// replaces the pending one. Its state must be there.
     pub(super) fn queue_notification(
         &mut self,
         slot: DeviceSlot,
@@ -95,14 +95,14 @@ impl DevicePartition {
         step.own.counted.add_delivery(device.group, client, id.at);
         step.push(Op::PutDelivery(Box::new(delivery)));
         self.publish(slot, client, step);
-        let Some(mut pair) = self.notification_states.get_mut(&(slot, client)) else { return };
-        let replaced = pair.pending.replace(PendingDelivery { delivery: id, attempts: 0 });
-        let failed = pair.failed.take();
+        let Some(mut state) = self.notification_states.get_mut(&(slot, client)) else { return };
+        let replaced = state.pending.replace(PendingDelivery { delivery: id, attempts: 0 });
+        let failed = state.failed.take();
         if replaced.is_some() {
-            pair.skipped = pair.skipped.saturating_add(1);
+            state.skipped = state.skipped.saturating_add(1);
         }
-        step.push(Op::PutNotificationState(Box::new(pair.clone())));
-        drop(pair);
+        step.push(Op::PutNotificationState(Box::new(state.clone())));
+        drop(state);
         if let Some(PendingDelivery { delivery, attempts }) = replaced {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Superseded, attempts), step);
         }
@@ -112,7 +112,7 @@ impl DevicePartition {
         }
     }
 
-    /// The pair's job: due now, once, whatever was there before.
+    /// The job of a device and client: due now, once, whatever was there before.
     pub(super) fn publish(
         &mut self,
         slot: DeviceSlot,

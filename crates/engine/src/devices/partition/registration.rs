@@ -19,7 +19,7 @@ use crate::queries::DeviceDetails;
 use crate::refusals::unknown_device;
 use crate::version::{ObjectVersion, OnlyIf};
 
-/// Devices that one sweep unlinks: each touches a profile, a pair, a job and a delivery.
+/// Devices that one sweep unlinks: each touches a profile, a state, a job and a delivery.
 const SWEPT_PER_INPUT: usize = 200;
 
 impl DevicePartition {
@@ -66,7 +66,7 @@ impl DevicePartition {
         let device = self.devices.remove(slot);
         step.own.left_groups.extend(device.map(|device| device.group));
         for client in &present.clients {
-            self.cancel_pair(slot, *client, step);
+            self.cancel_notifications(slot, *client, step);
         }
         self.forget_attempts(slot, step);
         self.watch.forget(slot);
@@ -97,7 +97,7 @@ impl DevicePartition {
             return Ok(());
         }
         if !linked {
-            self.cancel_pair(profile.slot, client.incarnation, step);
+            self.cancel_notifications(profile.slot, client.incarnation, step);
         }
         let happening = Happening::Link { client: client.id.clone(), linked };
         self.put_timeline(profile.slot, happening, step);
@@ -123,7 +123,7 @@ impl DevicePartition {
             let Some(present) = self.stored_profile(&id, step)? else { continue };
             let mut profile = (*present).clone();
             if fleet::unlink(&mut profile, client) {
-                self.cancel_pair(profile.slot, client, step);
+                self.cancel_notifications(profile.slot, client, step);
                 self.put_links(present, &profile, step);
             }
         }
@@ -135,22 +135,27 @@ impl DevicePartition {
 
     /// Nothing more is told to this client of this device. An attempt under way cannot be called
     /// back. It is recorded when it ends, and what is told after a new link waits for that.
-    pub(super) fn cancel_pair(&mut self, slot: DeviceSlot, client: Incarnation, step: &mut DeviceStep<'_>) {
-        let Some(pair) = self.notification_states.remove(&(slot, client)) else { return };
-        let left = notification_state::cancelled(&pair);
-        if left.is_none() || pair.pending.is_some() {
+    pub(super) fn cancel_notifications(
+        &mut self,
+        slot: DeviceSlot,
+        client: Incarnation,
+        step: &mut DeviceStep<'_>,
+    ) {
+        let Some(state) = self.notification_states.remove(&(slot, client)) else { return };
+        let left = notification_state::cancelled(&state);
+        if left.is_none() || state.pending.is_some() {
             self.cancel_job(slot, client, step);
         }
-        let flight = pair.in_flight.filter(|flight| !flight.is_cancelled());
-        let newest = pair.pending.or(pair.failed).map(|waiting| waiting.delivery);
+        let flight = state.in_flight.filter(|flight| !flight.is_cancelled());
+        let newest = state.pending.or(state.failed).map(|waiting| waiting.delivery);
         if let Some(newest) = newest.or(flight.map(|flight| flight.delivery)) {
             self.pending.newest_cancelled.put(step.seq, (slot, client), Some(newest));
         }
-        if let Some(failed) = pair.failed {
+        if let Some(failed) = state.failed {
             step.push(Op::DeleteJob(NotificationState::body_of_failed(failed.delivery)));
             self.is_no_longer_stale(slot, client, step);
         }
-        if let Some(PendingDelivery { delivery, attempts }) = pair.pending {
+        if let Some(PendingDelivery { delivery, attempts }) = state.pending {
             self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts), step);
         }
         if let Some(left) = left {
@@ -174,7 +179,7 @@ impl DevicePartition {
     /// it is not counted.
     fn forget_attempts(&mut self, slot: DeviceSlot, step: &mut DeviceStep<'_>) {
         for client in self.notification_states.clients_with_cancelled_attempt(slot) {
-            let flight = self.notification_states.remove(&(slot, client)).and_then(|pair| pair.in_flight);
+            let flight = self.notification_states.remove(&(slot, client)).and_then(|state| state.in_flight);
             let Some(Flight { delivery, attempts, .. }) = flight else { continue };
             self.cancel_job(slot, client, step);
             self.delivery_ended(slot, delivery, (DeliveryStatus::Cancelled, attempts - 1), step);

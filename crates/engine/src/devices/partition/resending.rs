@@ -20,10 +20,10 @@ impl DevicePartition {
         let delivery = self.linked_delivery(id, step)?;
         let place = (delivery.slot, delivery.client);
         let known = self.notification_states.get(&place);
-        let waits = known.and_then(|pair| pair.pending).map(|waiting| waiting.delivery);
-        let flight = known.and_then(|pair| pair.in_flight.as_ref());
+        let waits = known.and_then(|state| state.pending).map(|waiting| waiting.delivery);
+        let flight = known.and_then(|state| state.in_flight.as_ref());
         let flies = flight.filter(|flight| !flight.is_cancelled()).map(|flight| flight.delivery);
-        let failed = known.and_then(|pair| pair.failed).map(|waiting| waiting.delivery);
+        let failed = known.and_then(|state| state.failed).map(|waiting| waiting.delivery);
         match waits.or(flies).or(failed) {
             Some(newest) if newest != id => Err(superseded().into()),
             Some(_) if waits.is_some() => {
@@ -67,7 +67,7 @@ impl DevicePartition {
             let attempts = self
                 .notification_states
                 .get(&(slot, client))
-                .and_then(|pair| pair.pending)
+                .and_then(|state| state.pending)
                 .map_or(0, |w| w.attempts);
             step.push(due_now(id, attempts, step.now));
         }
@@ -87,12 +87,12 @@ impl DevicePartition {
             self.put_body(job, body, step);
         }
         step.push(Op::DeleteJob(NotificationState::body_of_failed(id)));
-        let Some(mut pair) = self.notification_states.get_mut(&(slot, client)) else { return Ok(()) };
-        let Some(failed) = pair.failed.take() else { return Ok(()) };
-        pair.pending = Some(failed);
-        pair.skipped = pair.skipped.saturating_sub(1);
-        step.push(Op::PutNotificationState(Box::new(pair.clone())));
-        drop(pair);
+        let Some(mut state) = self.notification_states.get_mut(&(slot, client)) else { return Ok(()) };
+        let Some(failed) = state.failed.take() else { return Ok(()) };
+        state.pending = Some(failed);
+        state.skipped = state.skipped.saturating_sub(1);
+        step.push(Op::PutNotificationState(Box::new(state.clone())));
+        drop(state);
         step.push(due_now(id, failed.attempts, step.now));
         self.is_no_longer_stale(slot, client, step);
         Ok(())

@@ -15,7 +15,7 @@ use super::{DevicePartition, DeviceStep, notification_state, pending};
 use crate::devices::effect::DeviceEffect;
 use crate::kernel::hashed::HashMap;
 
-/// Devices that are told again of by one input: each touches a pair, a job and a delivery.
+/// Devices that are told again of by one input: each touches a state, a job and a delivery.
 const TOLD_PER_INPUT: usize = 200;
 
 impl DevicePartition {
@@ -67,7 +67,7 @@ impl DevicePartition {
         }
     }
 
-    /// Queues a notification that no event caused. The pair must be there.
+    /// Queues a notification that no event caused. Its state must be there.
     pub(super) fn tell_again(
         &mut self,
         slot: DeviceSlot,
@@ -75,9 +75,9 @@ impl DevicePartition {
         resend_of: Option<EntityId>,
         step: &mut DeviceStep<'_>,
     ) {
-        let Some(pair) = self.notification_states.get(&(slot, client)) else { return };
-        let state = self.state(slot);
-        let told = (notification_state::newest_kind(pair, &state), state.sequence);
+        let Some(state) = self.notification_states.get(&(slot, client)) else { return };
+        let device = self.state(slot);
+        let told = (notification_state::newest_kind(state, &device), device.sequence);
         self.queue_notification(slot, client, told, resend_of, step);
     }
 
@@ -104,16 +104,16 @@ impl DevicePartition {
         client: Incarnation,
         step: &mut DeviceStep<'_>,
     ) -> Result<(), StoreError> {
-        let pair = self.notification_states.get(&(slot, client));
-        if let Some(waiting) = pair.and_then(|pair| pair.pending) {
+        let state = self.notification_states.get(&(slot, client));
+        if let Some(waiting) = state.and_then(|state| state.pending) {
             self.send_now(slot, client, waiting.delivery, step);
             return Ok(());
         }
-        let flight = pair.and_then(|pair| pair.in_flight.as_ref());
+        let flight = state.and_then(|state| state.in_flight.as_ref());
         if flight.is_some_and(|flight| !flight.is_cancelled()) {
             return Ok(());
         }
-        if pair.is_none_or(|pair| pair.untold.is_empty() && pair.failed.is_none()) {
+        if state.is_none_or(|state| state.untold.is_empty() && state.failed.is_none()) {
             let Some(event) = self.newest_event(slot, step)? else { return Ok(()) };
             self.notification_states.get_or_new((slot, client)).previous.clone_from(&event.previous);
         }
@@ -133,11 +133,11 @@ impl DevicePartition {
 
 /// Stale devices by client, from what was loaded.
 pub(super) fn stale_devices<'a>(
-    pairs: impl Iterator<Item = &'a NotificationState>,
+    states: impl Iterator<Item = &'a NotificationState>,
 ) -> HashMap<Incarnation, BTreeSet<DeviceSlot>> {
     let mut stale = HashMap::<_, BTreeSet<_>>::default();
-    for pair in pairs.filter(|pair| pair.failed.is_some()) {
-        stale.entry(pair.client).or_default().insert(pair.slot);
+    for state in states.filter(|state| state.failed.is_some()) {
+        stale.entry(state.client).or_default().insert(state.slot);
     }
     stale
 }
