@@ -41,16 +41,16 @@ impl Stepped<'_> {
     }
 
     /// Whether a command is ordered, or to be taken back.
-    fn orders(&self, command: &Command, takes_back: bool) -> bool {
+    fn is_ordered(&self, command: &Command, takes_back: bool) -> bool {
         let Some(of) = command.cause.turn() else { return false };
-        self.all_orders().any(|order| {
+        self.orders().any(|order| {
             let is_its =
                 order.device == command.device && order.rollout == of.rollout && order.turn == of.turn;
             is_its && order.takes_back == takes_back
         })
     }
 
-    fn all_orders(&self) -> impl Iterator<Item = &MeantOrder> {
+    fn orders(&self) -> impl Iterator<Item = &MeantOrder> {
         let orders = self.inputs.iter().filter_map(|input| match input {
             Meant::Orders { orders, .. } => Some(orders),
             _ => None,
@@ -77,7 +77,7 @@ impl Partition {
                         *device == command.device && *command.payload == *payload(number)
                     };
                     Invariant::ONE_EFFECT_PER_CAUSE
-                        .check(step.sends(is) || step.orders(command, false), || {
+                        .check(step.sends(is) || step.is_ordered(command, false), || {
                             format!("nobody gave {command:?}")
                         })?;
                     given.insert(command.id.into(), Arc::new((**command).clone()));
@@ -113,7 +113,7 @@ impl Partition {
                 devices.insert(device.clone());
             }
         }
-        devices.extend(step.all_orders().map(|order| order.device.clone()));
+        devices.extend(step.orders().map(|order| order.device.clone()));
         let reachable = |presence: &super::Presence| {
             devices.iter().filter(|device| presence.reaches(device)).cloned().collect::<Vec<_>>()
         };
@@ -304,7 +304,7 @@ impl Partition {
             }
             CommandStatus::Cancelled => {
                 counts.cancelled += 1;
-                step.cancels(command.id) || step.orders(command, true)
+                step.cancels(command.id) || step.is_ordered(command, true)
             }
             CommandStatus::Superseded => {
                 counts.superseded += 1;
