@@ -5,6 +5,8 @@ use std::path::Path;
 use tidy::rust::{self, SourceFile};
 use tidy::{assert_none, tree};
 
+use crate::sources::offenders;
+
 const SIMULATION: &str = "crates/simulation/tests/simulation";
 
 #[test]
@@ -13,14 +15,11 @@ fn the_harness_names_no_workload() {
         path.first().is_some_and(|first| first == "crate")
             && path.get(1).is_some_and(|second| second != "harness")
     };
-    let offends = move |source: &&SourceFile| {
+    let offends = move |source: &SourceFile| {
         source.path.with_extension("").starts_with(Path::new(SIMULATION).join("harness"))
             && rust::paths(source).iter().any(leaves)
     };
-    let offences: Vec<_> = rust::of_sources(move |sources| {
-        sources.iter().filter(offends).map(|source| source.path.display().to_string()).collect()
-    });
-    assert_none("workloads know the harness, and not the other way round", &offences);
+    assert_none("workloads know the harness, and not the other way round", &offenders(offends));
 }
 
 /// `make simulate-long` runs tests of this name and no others. A run that fails prints the name,

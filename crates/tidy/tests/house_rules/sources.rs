@@ -34,7 +34,8 @@ const IMPURE: [&[&str]; 11] = [
 const WORDS_OF_MACHINES: [&str; 9] =
     ["client", "command", "consumer", "delivery", "job", "notification", "pick", "report", "rollout"];
 
-fn offenders(offends: impl Fn(&SourceFile) -> bool + Send + 'static) -> Vec<String> {
+/// The files that a rule finds fault with.
+pub(crate) fn offenders(offends: impl Fn(&SourceFile) -> bool + Send + 'static) -> Vec<String> {
     rust::of_sources(move |sources| {
         let offenders = sources.iter().filter(|source| offends(source));
         offenders.map(|source| source.path.display().to_string()).collect()
