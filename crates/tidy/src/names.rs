@@ -5,20 +5,16 @@ use syn::visit::{self, Visit};
 use crate::rust::{self, SourceFile};
 
 /// Names of types and traits that were given up, each with one that says more.
-const OLD_TYPES: [(&str, &str); 30] = [
+const OLD_TYPES: [(&str, &str); 20] = [
     ("Book", "DeviceTable, or the table of what"),
-    ("Crowd", "Admission"),
     ("Door", "PartitionHandle"),
     ("Fate", "WillOutcome, or the outcome of what"),
-    ("Figures", "Metrics, QueueStats"),
     ("Ground", "EdgeContext"),
-    ("Guest", "ConnectionPool"),
     ("HandsOver", "HandOver"),
     ("Held", "JobReservation, or what is held"),
     ("Kept", "KeptAnswers, or what is kept"),
     ("LetIn", "GuardedCall, AdmittedCall"),
     ("Lot", "ParkedIndex"),
-    ("Manners", "ResponseProfile"),
     ("News", "FollowerUpdate, or whose update"),
     ("Once", "Idempotency"),
     ("Outliving", "AfterDisconnect"),
@@ -26,31 +22,22 @@ const OLD_TYPES: [(&str, &str); 30] = [
     ("Own", "Ownership"),
     ("Pair", "NotificationState, or what the two are"),
     ("Repeats", "Idempotency"),
-    ("Roster", "DeviceTable"),
     ("Said", "ReportContent, or what was said"),
-    ("Seat", "SessionSlot"),
     ("Stretch", "MessageSlice, or a chunk of what"),
-    ("Testator", "WillOwner"),
     ("Threshold", "Bootstrap"),
-    ("Told", "CommitResult, ReadyWait, or what was told"),
-    ("Turn", "StepContext"),
-    ("TurnOrder", "RolloutOrder"),
     ("Within", "Idempotency, or what it is within"),
 ];
 
 /// Names of modules that were given up, each with one that says more.
-const OLD_MODULES: [(&str, &str); 45] = [
+const OLD_MODULES: [(&str, &str); 37] = [
     ("absence", "offline_session"),
     ("book", "table"),
-    ("crowd", "admission"),
     ("door", "partition_handle"),
     ("doors", "access"),
-    ("figures", "metrics, stats"),
     ("filing", "placement"),
     ("greeting", "handshake"),
     ("ground", "edge_context"),
     ("guesses", "failed_auth"),
-    ("guest", "connection_pool"),
     ("habits", "middleware"),
     ("handshakes", "qos2"),
     ("held", "memory_budget"),
@@ -62,7 +49,6 @@ const OLD_MODULES: [(&str, &str); 45] = [
     ("leftover", "body_drain"),
     ("looking", "inspection"),
     ("lot", "parked_index"),
-    ("manners", "response_profile"),
     ("news", "updates"),
     ("once", "idempotency"),
     ("outside", "engine_context"),
@@ -73,16 +59,12 @@ const OLD_MODULES: [(&str, &str); 45] = [
     ("repeats", "idempotency"),
     ("ring", "in_flight"),
     ("room", "memory_budget"),
-    ("roster", "device_table"),
-    ("sabotage", "fault_injection"),
     ("said", "settlements, or what was said"),
     ("show_out", "evict"),
     ("stretch", "slice, chunk"),
     ("talk", "protocol"),
     ("telling", "notifications"),
     ("threshold", "bootstrap"),
-    ("told", "what was told"),
-    ("turn", "step_context"),
     ("unsettled", "pending_writes"),
     ("within", "idempotency"),
 ];
@@ -106,9 +88,6 @@ const OLD_MEMBERS: [(&str, &str); 15] = [
     ("talk", "protocol"),
     ("threshold", "bootstrap, or the limit of what"),
 ];
-
-/// Names of functions of product code that were given up, each with what says more.
-const OLD_FUNCTIONS: [(&str, &str); 1] = [("told", "what it answers, or who was told of what")];
 
 /// Words that were given up in every name that has them, each with what says more. A word is only
 /// here if it means nothing else in any name: a door may be the one of a lock.
@@ -164,14 +143,6 @@ pub fn declared_members(source: &SourceFile) -> Vec<DeclaredName> {
     members.0
 }
 
-/// The names of functions that a file declares, without those of modules for tests.
-#[must_use]
-pub fn declared_functions(source: &SourceFile) -> Vec<DeclaredName> {
-    let mut functions = FunctionNames(Vec::new());
-    functions.visit_file(&source.syntax);
-    functions.0
-}
-
 /// The name to use in place of one that was given up for types, traits and modules.
 #[must_use]
 pub fn better_name(name: &str) -> Option<&'static str> {
@@ -189,10 +160,11 @@ pub fn better_member(name: &str) -> Option<&'static str> {
     as_whole.map(|(_, better)| better).or_else(|| better_word(name, &OLD_WORDS))
 }
 
-/// The name to use in place of one that was given up for functions of product code.
+/// The name to use in place of one that was given up for functions of product code. Helpers of
+/// tests may say what was told.
 #[must_use]
 pub fn better_function(name: &str) -> Option<&'static str> {
-    OLD_FUNCTIONS.into_iter().find(|(given_up, _)| *given_up == name).map(|(_, better)| better)
+    (name == "told").then_some("what it answers, or who was told of what")
 }
 
 fn better_word(name: &str, old: &[(&'static str, &'static str)]) -> Option<&'static str> {
@@ -271,20 +243,6 @@ impl<'ast> Visit<'ast> for MemberNames {
     }
 }
 
-struct FunctionNames(Vec<DeclaredName>);
-
-impl<'ast> Visit<'ast> for FunctionNames {
-    fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if !rust::is_for_tests(&item.attrs) {
-            visit::visit_item_mod(self, item);
-        }
-    }
-
-    fn visit_signature(&mut self, signature: &'ast syn::Signature) {
-        self.0.push(DeclaredName::of(&signature.ident));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,6 +277,7 @@ mod tests {
         assert_eq!(better_name("figures"), Some("metrics, stats"));
         assert_eq!(better_name("Doorbell"), None);
         assert_eq!(better_name("once_only"), None);
+        assert!(better_function("told").is_some() && better_function("told_of").is_none());
     }
 
     #[test]
@@ -357,15 +316,5 @@ mod tests {
         }
         assert_eq!(better_member("Figures"), Some("metrics, stats"));
         assert_eq!(better_member("heirs"), None);
-    }
-
-    #[test]
-    fn a_function_that_was_given_up_has_a_better_name_outside_of_tests() {
-        let text = "impl S {\n    fn told(&self) {}\n}\nmod inner {\n    fn other() {}\n}\n\
-                    #[cfg(test)]\nmod tests {\n    fn told() {}\n}\n";
-        let functions = declared_functions(&source("crates/x/src/a.rs", text)).into_iter();
-        let found: Vec<_> = functions.map(|declared| (declared.line, declared.name)).collect();
-        assert_eq!(found, [(2, "told"), (5, "other")].map(|(line, name)| (line, name.to_owned())));
-        assert!(better_function("told").is_some() && better_function("told_of").is_none());
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use syn::Item;
+use tidy::names::DeclaredName;
 use tidy::rust::{self, SourceFile};
 use tidy::{comments, copies, names, tree};
 
@@ -158,13 +159,12 @@ fn old_names(sources: &[SourceFile]) -> Found {
         let items = items.map(|declared| (names::better_name(&declared.name), declared));
         let members = names::declared_members(source).into_iter();
         let members = members.map(|declared| (names::better_member(&declared.name), declared));
-        let functions = if is_product(source) && !source.is_test_code {
-            names::declared_functions(source)
-        } else {
-            Vec::new()
-        };
-        let functions = functions.into_iter();
-        let functions = functions.map(|declared| (names::better_function(&declared.name), declared));
+        let functions = rust::functions(source).into_iter();
+        let functions = functions.filter(|function| is_product(source) && !function.in_test_code);
+        let functions = functions.map(|function| {
+            let better = names::better_function(&function.name);
+            (better, DeclaredName { line: function.line, name: function.name })
+        });
         for (better, declared) in items.chain(members).chain(functions) {
             let Some(better) = better else { continue };
             let offence = format!("{}: {} -> {better}", at(&source.path, declared.line), declared.name);
