@@ -193,7 +193,8 @@ impl Jobs {
             .map_or(0, |queue| queue.line().ready())
     }
 
-    /// The job of a queue that is leased next.
+    /// The job of a queue that is leased next, as far as that is settled: see
+    /// [`Jobs::is_first_unsettled`] and [`Jobs::has_lines_to_unblock_of`].
     #[must_use]
     pub fn peek(&self, queue: QueueKey) -> Option<JobHead> {
         self.first(self.queues.get(queue)?).map(|job| self.head(job))
@@ -223,8 +224,7 @@ impl Jobs {
     }
 
     fn first(&self, queue: &QueueEntry) -> Option<Handle<JobEntry>> {
-        let first = queue.line().first(self.table.entries());
-        first.filter(|first| !self.is_blocked(*first) && !self.has_lines_to_unblock_of(queue.key()))
+        queue.line().first(self.table.entries()).filter(|first| !self.is_blocked(*first))
     }
 
     /// Whether jobs, resident or not, wait for a time of the wall clock. It may come sooner than

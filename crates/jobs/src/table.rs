@@ -227,8 +227,7 @@ impl JobTable {
     /// its group goes by. One of a group that was tried goes before that order.
     pub(crate) fn can_be_parked(&self, job: Handle<JobEntry>) -> bool {
         let entry = &self[job];
-        let keeps_order =
-            self.group(job).is_none() || entry.attempt == 0 && entry.visible_at == entry.run_at;
+        let keeps_order = self.group(job).is_none() || entry.attempt == 0 && entry.visible_at == entry.run_at;
         entry.lease.is_none() && self.successor(job).is_none() && keeps_order
     }
 

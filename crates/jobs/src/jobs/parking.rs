@@ -48,7 +48,10 @@ impl Jobs {
     /// job that is not ready yet may go before the first that is.
     #[must_use]
     pub fn has_lines_to_unblock_of(&self, queue: QueueKey) -> bool {
-        self.has_lines_to_unblock() && self.blocked_lines.has_of(queue)
+        let waits_for_none = |place| !self.parked.may_miss_before(place);
+        self.has_lines_to_unblock()
+            && (self.blocked_lines.is_open(queue)
+                || self.blocked_lines.first_of(queue).is_some_and(waits_for_none))
     }
 
     /// Whether any job is parked.
@@ -116,7 +119,8 @@ impl Jobs {
 
     /// How the store keeps a job that is in no place and is to wait; `None` if it stays resident.
     pub(super) fn parking_of(&self, job: Handle<JobEntry>, step: &JobsStep<'_>) -> Option<Parking> {
-        if self.parked.is_empty() || !self.table.can_be_parked(job) {
+        // What a start finds is written in several batches, but counted in the first of them.
+        if self.parked.is_empty() || step.is_loading() || !self.table.can_be_parked(job) {
             return None;
         }
         if self.is_due(job, step) {

@@ -16,6 +16,7 @@ type Place = (Timestamp, u64);
 pub(crate) struct BlockedLines {
     places: BTreeMap<Line, Place>,
     lines: BTreeSet<(Place, Line)>,
+    by_queue: BTreeSet<(QueueKey, Place, Option<GroupKey>)>,
     /// Queues that wait for none of their own jobs, and from where on their lines are to be looked
     /// at.
     opened: BTreeMap<QueueKey, Bound<Line>>,
@@ -54,10 +55,11 @@ impl BlockedLines {
 
     /// A line's first job has this place.
     pub(crate) fn hold(&mut self, line: Line, place: Place) {
-        if let Some(before) = self.places.insert(line, place) {
-            self.lines.remove(&(before, line));
-        }
+        self.release(line);
+        let (queue, group) = line;
+        self.places.insert(line, place);
         self.lines.insert((place, line));
+        self.by_queue.insert((queue, place, group));
     }
 
     /// The line that is let go first.
@@ -67,7 +69,9 @@ impl BlockedLines {
 
     pub(crate) fn release(&mut self, line: Line) {
         if let Some(place) = self.places.remove(&line) {
+            let (queue, group) = line;
             self.lines.remove(&(place, line));
+            self.by_queue.remove(&(queue, place, group));
         }
     }
 
@@ -77,15 +81,22 @@ impl BlockedLines {
         self.unblocked += 1;
     }
 
-    /// Whether any line of this queue is blocked.
-    pub(crate) fn has_of(&self, queue: QueueKey) -> bool {
-        self.places.range((queue, None)..=last_of(queue)).next().is_some()
+    /// The place of the earliest job that a line of this queue waits with.
+    pub(crate) fn first_of(&self, queue: QueueKey) -> Option<Place> {
+        let least = (queue, (Timestamp(i64::MIN), 0), None);
+        let (of, place, _) = self.by_queue.range(least..).next()?;
+        (*of == queue).then_some(*place)
+    }
+
+    /// Whether lines of this queue are still to be given by [`BlockedLines::next_opened`].
+    pub(crate) fn is_open(&self, queue: QueueKey) -> bool {
+        self.opened.contains_key(&queue)
     }
 
     /// The queue waits for none of its own jobs: its lines are given one after the other by
     /// [`BlockedLines::next_opened`].
     pub(crate) fn open(&mut self, queue: QueueKey) {
-        if self.has_of(queue) {
+        if self.first_of(queue).is_some() {
             self.opened.insert(queue, Bound::Included((queue, None)));
         }
     }
@@ -148,6 +159,7 @@ mod tests {
         }
         assert_eq!((blocked.next_opened(), blocked.unblocked()), (None, 3));
         assert_eq!(blocked.first(), Some((place(10), line(2, None))));
-        assert!(blocked.has_of(QueueKey(1)) && !blocked.has_of(QueueKey(3)));
+        let firsts = [1, 2, 3].map(|queue| blocked.first_of(QueueKey(queue)));
+        assert_eq!(firsts, [Some(place(20)), Some(place(10)), None]);
     }
 }

@@ -137,7 +137,7 @@ fn place(parked: &ParkedJob, request: ReadRequest) -> Option<(Timestamp, u64)> {
     let JobHead { queue, visible_at, number, terms, .. } = parked.head;
     match (request, parked.parking) {
         (ReadRequest::Time { clock, .. }, Parking::Time) => {
-            (terms.clock == clock).then_some((visible_at, number))
+            (parked.head.clock_of_wait() == clock).then_some((visible_at, number))
         }
         (ReadRequest::Time { clock: JobClock::Engine, .. }, Parking::Worker | Parking::Head) => {
             Some((terms.expires_at?, 0))

@@ -178,8 +178,9 @@ impl QueuePartition {
             // What is first may be in the store.
             while self.jobs.peek(queue).is_none() && self.read_in_of(queue, step)? {}
             let Some(head) = self.jobs.peek(queue) else {
-                // Or there is more to read than this step may.
-                return Ok(step.own.budget.left_to_read() > 0);
+                // Or there is more to read, or to unblock, than this step may.
+                let is_all = !self.jobs.has_lines_to_unblock_of(queue);
+                return Ok(is_all && step.own.budget.left_to_read() > 0);
             };
             if !moment.had_ready(&head) {
                 return Ok(true);

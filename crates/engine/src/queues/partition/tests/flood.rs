@@ -453,8 +453,11 @@ fn ready_jobs_are_dropped_in_as_many_steps_as_it_takes() {
     assert_eq!((steps, rig.partition.resident()), (3, (0, 0)));
 }
 
+/// One of the things that are counted.
+type SpentPart = fn(&mut Spent) -> &mut usize;
+
 /// Ends a step that has done so much of something. What stops the process, if it is too much.
-fn stopped_by(part: fn(&mut Spent) -> &mut usize, done: usize) -> Option<String> {
+fn stopped_by(part: SpentPart, done: usize) -> Option<String> {
     let mut rig = Rig::with_resident(RESIDENT_MAX);
     let fetch = FromStore::new(&rig.store, partition());
     let moment = StepTime { now: NOW, stamp: NOW, wall: NOW };
@@ -469,7 +472,7 @@ fn stopped_by(part: fn(&mut Spent) -> &mut usize, done: usize) -> Option<String>
 fn a_step_that_has_done_more_than_it_may_of_anything_stops_the_process() {
     let limits = StepLimits::of(RESIDENT_MAX);
     // (what is counted, the most of it: the limit, and what is done between two looks at it)
-    let parts: [(fn(&mut Spent) -> &mut usize, usize); 9] = [
+    let parts: [(SpentPart, usize); 9] = [
         (|spent| &mut spent.advanced, limits.advanced + JOBS_AT_A_TIME - 1),
         (|spent| &mut spent.read, limits.read),
         (|spent| &mut spent.scanned, limits.scanned),
