@@ -25,7 +25,8 @@ macro_rules! frame_of_changes {
     ($($(#[$doc:meta])* $number:literal $change:ident($($part:ident: $type:ty),+) $does:tt)*) => {
         const _: () = assert!($($number < SIGN)&&*, "a sign of life has the other numbers");
 
-        fn put_op(out: &mut Vec<u8>, op: &Op) {
+        #[inline(never)]
+        fn put_change(out: &mut Vec<u8>, op: &Op) {
             match op {
                 Op::Sign(sign) => put_sign(out, sign),
                 $(Op::$change($($part),+) => {
@@ -35,14 +36,14 @@ macro_rules! frame_of_changes {
             }
         }
 
+        #[inline(never)]
         #[deny(unreachable_patterns, reason = "no two changes have the same number")]
-        fn get_op(reader: &mut ByteReader<'_>) -> Result<Op, CodecError> {
-            Ok(match reader.u8("a change")? {
+        fn get_change(reader: &mut ByteReader<'_>, number: u8) -> Result<Op, CodecError> {
+            Ok(match number {
                 $($number => {
                     $(let $part = Field::get_field(reader)?;)+
                     Op::$change($($part),+)
                 })*
-                sign if sign & SIGN != 0 => Op::Sign(get_sign(reader, sign)?),
                 _ => return Err(reader.invalid("a change")),
             })
         }
@@ -76,7 +77,12 @@ pub fn encode_batch(batch: &Batch) -> Vec<u8> {
     batch.head.write(&mut out);
     put_u64(&mut out, batch.ops.len() as u64);
     for op in &batch.ops {
-        put_op(&mut out, op);
+        // Apart from the others: most frames hold nothing else, and the match over all changes
+        // needs many registers.
+        match op {
+            Op::Sign(sign) => put_sign(&mut out, sign),
+            other => put_change(&mut out, other),
+        }
     }
     out
 }
@@ -112,6 +118,13 @@ pub fn decode_batch(frame: &[u8]) -> Result<Batch, CodecError> {
     let ops = reader.list("changes", get_op)?;
     reader.end()?;
     Ok(Batch { partition, head, ops })
+}
+
+fn get_op(reader: &mut ByteReader<'_>) -> Result<Op, CodecError> {
+    match reader.u8("a change")? {
+        sign if sign & SIGN != 0 => get_sign(reader, sign).map(Op::Sign),
+        number => get_change(reader, number),
+    }
 }
 
 fn put_sign(out: &mut Vec<u8>, sign: &Sign) {

@@ -136,8 +136,9 @@ impl<S: BlobSource> Blob<S> {
 
     /// The readings of one device, in the order of its feed.
     pub(crate) fn device(&self, within: u8) -> Result<Vec<Reading>, S::Error> {
-        let mut readings = Vec::new();
-        for run in self.runs(within) {
+        let [first, others @ ..] = self.runs(within) else { return Ok(Vec::new()) };
+        let mut readings = self.readings(first)?;
+        for run in others {
             readings.append(&mut self.readings(run)?);
         }
         Ok(readings)

@@ -3,6 +3,7 @@
 use base::{Timestamp, Value};
 use records::Reading;
 
+use super::head::RUN_READINGS_MAX;
 use super::texts::{SharedTexts, Texts};
 use crate::codec::{ByteReader, CodecError, bit, put_i64, put_u64};
 
@@ -228,7 +229,7 @@ fn get_values(
         VALUES_ONE => Ok(vec![texts.get_coded(reader)?; count]),
         VALUES_BITS => Ok(get_bits(reader, count)?.into_iter().map(bit).collect()),
         VALUES_RUNS => {
-            let mut values = Vec::new();
+            let mut values = Vec::with_capacity(count.min(RUN_READINGS_MAX));
             while values.len() < count {
                 let value = texts.get_coded(reader)?;
                 let run = reader.length("a run")?;
@@ -249,7 +250,8 @@ fn get_times(
     count: usize,
     steady: bool,
 ) -> Result<Vec<Timestamp>, CodecError> {
-    let mut times = vec![Timestamp(first)];
+    let mut times = Vec::with_capacity(count.min(RUN_READINGS_MAX));
+    times.push(Timestamp(first));
     let (mut last, mut step) = (first, 0_u64);
     for _ in 1..count {
         step = match steady {
@@ -268,7 +270,8 @@ fn get_numbers(
     count: usize,
     consecutive: bool,
 ) -> Result<Vec<u32>, CodecError> {
-    let mut numbers = vec![first];
+    let mut numbers = Vec::with_capacity(count.min(RUN_READINGS_MAX));
+    numbers.push(first);
     let mut last = i64::from(first);
     for _ in 1..count {
         let step = if consecutive { 1 } else { reader.i64("a number")? };
