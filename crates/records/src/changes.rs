@@ -5,8 +5,8 @@
 /// it does.
 ///
 /// The number is what a change is in a frame of the log: it is never given to another change, and
-/// never changes. How parts are written is for the store to say. A new change takes the next free
-/// number, below 128, and a new version of the frame.
+/// never changes. How parts are written is for the store to say. A new change takes the next number
+/// behind the highest, below 128. The first one after a release raises the version of the frame.
 ///
 /// What it does is one of:
 /// - `puts R`: the part is a record, which says itself where it stands.
@@ -214,9 +214,9 @@ macro_rules! all_changes {
             95 PutStreamCopy(copy: Box<StreamCopy>) { puts StreamCopy }
             /// A copy is gone: its stream and its name.
             96 DeleteStreamCopy(stream: Incarnation, name: Box<str>) { deletes StreamCopy }
-            /// A node is made, or is this from now on.
+            /// A node is made, or is this from now on. Registry partition only.
             97 PutPeerNode(node: Box<PeerNode>) { puts PeerNode }
-            /// A node is gone.
+            /// A node is gone. Registry partition only.
             98 DeletePeerNode(name: Box<str>) { deletes PeerNode }
             /// Reports were accepted that a copy brings to another node. Partitions of devices
             /// only.

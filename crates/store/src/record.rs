@@ -62,6 +62,21 @@ macro_rules! record {
 }
 pub(crate) use record;
 
+/// The [`Index`] of a record whose key is a time and a number. A row's key is what the record is
+/// looked up by, then its own, and the row holds nothing.
+macro_rules! feed_index {
+    ($table:ident: |$found:pat_param| $prefix:expr, $entry:expr) => {
+        $crate::record::Index {
+            table: $crate::table::Table::$table,
+            rows: |$found, row| row($crate::codec::key::FeedEntryKey::from($entry).below(&$prefix), &[]),
+            names: |row, _| {
+                $crate::codec::key::FeedEntryKey::at_end_of(row).map($crate::codec::key::feed_entry)
+            },
+        }
+    };
+}
+pub(crate) use feed_index;
+
 /// A record that says itself where it stands.
 pub(crate) trait Placed: Record {
     /// All by which it is found.

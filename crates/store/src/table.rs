@@ -1,10 +1,10 @@
 //! The tables, each declared once: its name, whose partitions have rows in it, how a checkpoint
 //! writes it, and how long its rows live.
 //!
-//! Which tables there are is part of the format of a data directory. A new table is a new version
-//! of `Directory`, and stands at the end of this list. What a table's records are found by is
-//! declared with their stored form, as a [`Record`](crate::record::Record). How rows are kept is
-//! not known here.
+//! Which tables there are is part of the format of a data directory. A new table stands at the end
+//! of this list, and the first one after a release raises the version of `DataDirectory`. What a
+//! table's records are found by is declared with their stored form, as a
+//! [`Record`](crate::record::Record). How rows are kept is not known here.
 
 use base::PartitionId;
 

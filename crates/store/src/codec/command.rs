@@ -10,7 +10,7 @@ use records::{
 use super::field::{Field, choices, fields, stored, variants};
 use super::key::{self, FeedEntryKey, TableKey};
 use super::{ByteReader, CodecError, Stored};
-use crate::record::{Index, Placed, record, rows_of};
+use crate::record::{Index, Placed, feed_index, record, rows_of};
 use crate::table::Table;
 
 stored!(
@@ -91,11 +91,7 @@ record!(
     Command: Commands by (CommandKey, DeviceSlot),
     key: |(command, _)| key::feed_entry(*command),
     place: |command| Cow::Owned((command.id.into(), command.slot)),
-    indexes: [Index {
-        table: Table::CommandsByDevice,
-        rows: |(command, slot), row| row(FeedEntryKey::from(*command).below(&key::slot(*slot)), &[]),
-        names: |row, _| FeedEntryKey::at_end_of(row).map(key::feed_entry),
-    }],
+    indexes: [feed_index!(CommandsByDevice: |(command, slot)| key::slot(*slot), *command)],
 );
 
 record!(

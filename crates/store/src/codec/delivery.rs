@@ -10,10 +10,9 @@ use records::{
 
 use super::bytes::{ByteReader, put_option, put_u64};
 use super::field::{Field, stored};
-use super::key::{self, FeedEntryKey};
+use super::key;
 use super::{CodecError, Stored};
-use crate::record::{Index, record};
-use crate::table::Table;
+use crate::record::{feed_index, record};
 
 stored!(
     NotificationState, "a pair", version 1:
@@ -136,16 +135,8 @@ record!(
     key: |(at, ..)| key::feed_entry(*at),
     place: |delivery| Cow::Owned((delivery.id.into(), delivery.client, delivery.slot)),
     indexes: [
-        Index {
-            table: Table::DeliveriesByClient,
-            rows: |(at, client, _), row| row(FeedEntryKey::from(*at).below(&key::incarnation(*client)), &[]),
-            names: |row, _| FeedEntryKey::at_end_of(row).map(key::feed_entry),
-        },
-        Index {
-            table: Table::DeliveriesByDevice,
-            rows: |(at, _, slot), row| row(FeedEntryKey::from(*at).below(&key::slot(*slot)), &[]),
-            names: |row, _| FeedEntryKey::at_end_of(row).map(key::feed_entry),
-        },
+        feed_index!(DeliveriesByClient: |(at, client, _)| key::incarnation(*client), *at),
+        feed_index!(DeliveriesByDevice: |(at, _, slot)| key::slot(*slot), *at),
     ],
 );
 

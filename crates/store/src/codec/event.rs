@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use records::{DeviceSlot, Event, EventKey};
 
 use super::field::stored;
-use super::key::{self, FeedEntryKey};
-use crate::record::{Index, record};
-use crate::table::Table;
+use super::key;
+use crate::record::{feed_index, record};
 
 stored!(
     Event, "an event", version 1:
@@ -18,9 +17,5 @@ record!(
     Event: Events by (EventKey, DeviceSlot),
     key: |(at, _)| key::feed_entry(*at),
     place: |event| Cow::Owned((event.id.into(), event.slot)),
-    indexes: [Index {
-        table: Table::EventsByDevice,
-        rows: |(at, slot), row| row(FeedEntryKey::from(*at).below(&key::slot(*slot)), &[]),
-        names: |row, _| FeedEntryKey::at_end_of(row).map(key::feed_entry),
-    }],
+    indexes: [feed_index!(EventsByDevice: |(at, slot)| key::slot(*slot), *at)],
 );

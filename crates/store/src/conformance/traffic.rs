@@ -165,6 +165,13 @@ impl Traffic {
         if of.is_empty() { None } else { of.get(self.random.below(of.len() as u64) as usize).cloned() }
     }
 
+    /// Takes one out of those that are there. The others stay in their order.
+    fn forget<T>(&mut self, of: impl Fn(&mut Self) -> &mut Vec<T>) -> Option<T> {
+        let count = of(self).len() as u64;
+        let at = (count > 0).then(|| self.below(count) as usize)?;
+        Some(of(self).remove(at))
+    }
+
     fn change(&mut self, ops: &mut Vec<Op>) {
         match self.below(40) {
             0..=10 => self.sign(ops),
@@ -344,10 +351,8 @@ impl Traffic {
     }
 
     fn delete_pair(&mut self, ops: &mut Vec<Op>) {
-        if let Some(pair) = self.pick(&self.pairs.clone()) {
-            self.pairs.retain(|other| *other != pair);
-            ops.push(Op::DeleteNotificationState(pair.0, pair.1));
-        }
+        let gone = self.forget(|traffic| &mut traffic.pairs);
+        ops.extend(gone.map(|(slot, client)| Op::DeleteNotificationState(slot, client)));
     }
 
     fn progress(&mut self) -> DeliveryProgress {

@@ -191,10 +191,8 @@ impl Traffic {
     }
 
     fn delete_desired_state(&mut self, ops: &mut Vec<Op>) {
-        if let Some((slot, key)) = self.pick(&self.of_commands.desired_states.clone()) {
-            self.of_commands.desired_states.retain(|(other, of)| (*other, of) != (slot, &key));
-            ops.push(Op::DeleteDesiredState(slot, key));
-        }
+        let gone = self.forget(|traffic| &mut traffic.of_commands.desired_states);
+        ops.extend(gone.map(|(slot, key)| Op::DeleteDesiredState(slot, key)));
     }
 
     fn session(&mut self, ops: &mut Vec<Op>) {

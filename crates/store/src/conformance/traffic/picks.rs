@@ -90,10 +90,8 @@ impl Traffic {
     }
 
     fn delete_terms(&mut self, ops: &mut Vec<Op>) {
-        if let Some(terms) = self.pick(&self.in_campaigns.terms.clone()) {
-            self.in_campaigns.terms.retain(|other| *other != terms);
-            ops.push(Op::DeletePickTerms(terms));
-        }
+        let gone = self.forget(|traffic| &mut traffic.in_campaigns.terms);
+        ops.extend(gone.map(Op::DeletePickTerms));
     }
 
     fn id_of_task(&mut self) -> EntityId {

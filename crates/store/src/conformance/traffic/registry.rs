@@ -98,10 +98,8 @@ impl Traffic {
     }
 
     fn delete_portal(&mut self, ops: &mut Vec<Op>) {
-        if let Some(id) = self.pick(&self.in_registry.portals.clone()) {
-            self.in_registry.portals.retain(|other| *other != id);
-            ops.push(Op::DeletePortalToken(id));
-        }
+        let gone = self.forget(|traffic| &mut traffic.in_registry.portals);
+        ops.extend(gone.map(Op::DeletePortalToken));
     }
 
     /// A node is put, put again with other contents, or deleted.
@@ -136,10 +134,8 @@ impl Traffic {
     }
 
     fn delete_notice(&mut self, ops: &mut Vec<Op>) {
-        if let Some(key) = self.pick(&self.in_registry.notices.clone()) {
-            self.in_registry.notices.retain(|other| *other != key);
-            ops.push(Op::DeleteNotice(key));
-        }
+        let gone = self.forget(|traffic| &mut traffic.in_registry.notices);
+        ops.extend(gone.map(Op::DeleteNotice));
     }
 
     fn put_notice_post(&mut self, ops: &mut Vec<Op>) {
@@ -153,10 +149,8 @@ impl Traffic {
     }
 
     fn delete_notice_post(&mut self, ops: &mut Vec<Op>) {
-        if let Some(post) = self.pick(&self.in_registry.posts.clone()) {
-            self.in_registry.posts.retain(|other| *other != post);
-            ops.push(Op::DeleteNoticePost(post.0, post.1));
-        }
+        let gone = self.forget(|traffic| &mut traffic.in_registry.posts);
+        ops.extend(gone.map(|(client, notice)| Op::DeleteNoticePost(client, notice)));
     }
 
     /// An operation begins, or goes on.
@@ -205,9 +199,7 @@ impl Traffic {
     }
 
     fn delete_operation(&mut self, ops: &mut Vec<Op>) {
-        if let Some(id) = self.pick(&self.in_registry.operations.clone()) {
-            self.in_registry.operations.retain(|other| *other != id);
-            ops.push(Op::DeleteOperation(id));
-        }
+        let gone = self.forget(|traffic| &mut traffic.in_registry.operations);
+        ops.extend(gone.map(Op::DeleteOperation));
     }
 }

@@ -99,10 +99,8 @@ impl Traffic {
     }
 
     pub(super) fn delete_quarantined(&mut self, ops: &mut Vec<Op>) {
-        if let Some(key) = self.pick(&self.quarantined.clone()) {
-            self.quarantined.retain(|other| *other != key);
-            ops.push(Op::DeleteQuarantined(key));
-        }
+        let gone = self.forget(|traffic| &mut traffic.quarantined);
+        ops.extend(gone.map(Op::DeleteQuarantined));
     }
 }
 
