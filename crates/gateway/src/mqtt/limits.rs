@@ -10,8 +10,8 @@ use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, VALUE_BYTES_MAX};
 #[derive(Clone, Copy, Debug)]
 pub struct MqttLimits {
     /// Most connections at a time; one more is refused with "server busy", unless its client has
-    /// one. Then it takes that over, and they share a place. Those that are still ending are bounded
-    /// by the open files alone. An idle one takes less than 1.5 KiB here.
+    /// one. Then it takes that over, and they share a place. Only the open files bound those that
+    /// are still ending. An idle one takes less than 1.5 KiB here.
     pub connections_max: usize,
     /// Most connections and waiting sessions of one login; one more takes the place of its oldest.
     /// With several logins, none gets more than three quarters of all connections.
