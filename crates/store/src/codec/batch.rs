@@ -25,8 +25,7 @@ macro_rules! frame_of_changes {
     ($($(#[$doc:meta])* $number:literal $change:ident($($part:ident: $type:ty),+) $does:tt)*) => {
         const _: () = assert!($($number < SIGN)&&*, "a sign of life has the other numbers");
 
-        #[inline(never)]
-        fn put_change(out: &mut Vec<u8>, op: &Op) {
+        fn put_op(out: &mut Vec<u8>, op: &Op) {
             match op {
                 Op::Sign(sign) => put_sign(out, sign),
                 $(Op::$change($($part),+) => {
@@ -36,6 +35,7 @@ macro_rules! frame_of_changes {
             }
         }
 
+        // Apart from signs of life, which would else save the registers of all changes.
         #[inline(never)]
         #[deny(unreachable_patterns, reason = "no two changes have the same number")]
         fn get_change(reader: &mut ByteReader<'_>, number: u8) -> Result<Op, CodecError> {
@@ -77,12 +77,7 @@ pub fn encode_batch(batch: &Batch) -> Vec<u8> {
     batch.head.write(&mut out);
     put_u64(&mut out, batch.ops.len() as u64);
     for op in &batch.ops {
-        // Apart from the others: most frames hold nothing else, and the match over all changes
-        // needs many registers.
-        match op {
-            Op::Sign(sign) => put_sign(&mut out, sign),
-            other => put_change(&mut out, other),
-        }
+        put_op(&mut out, op);
     }
     out
 }
@@ -137,7 +132,7 @@ fn put_sign(out: &mut Vec<u8>, sign: &Sign) {
         return;
     };
     let value = match &reading.value {
-        _ if reading.ts.is_none() && sign.newest_ts.is_some() => SIGN_NEWEST_AND_VALUE_FOLLOW,
+        _ if sign.newest_ts.is_some() && reading.ts.is_none() => SIGN_NEWEST_AND_VALUE_FOLLOW,
         Value::Number(number) if *number == 0.0 => SIGN_VALUE_ZERO,
         Value::Number(number) if *number == 1.0 => SIGN_VALUE_ONE,
         _ => SIGN_VALUE_FOLLOWS,
