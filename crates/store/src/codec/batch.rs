@@ -35,7 +35,7 @@ macro_rules! frame_of_changes {
             }
         }
 
-        // Apart from signs of life, which would else save the registers of all changes.
+        // Not inlined: signs of life would save the registers that any change needs.
         #[inline(never)]
         #[deny(unreachable_patterns, reason = "no two changes have the same number")]
         fn get_change(reader: &mut ByteReader<'_>, number: u8) -> Result<Op, CodecError> {
