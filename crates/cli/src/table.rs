@@ -246,13 +246,14 @@ pub(super) fn facts(facts: &[(&str, Cell)]) -> String {
     facts.iter().map(line).collect()
 }
 
-/// Text that cannot steer a terminal: control characters, and those that turn the direction of
-/// writing, are spelled out.
+/// Text that cannot steer a terminal: control characters, and those that end a line or turn the
+/// direction of writing, are spelled out.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let steers = |c: char| {
         c.is_control()
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+            || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}')
+            || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -363,6 +364,7 @@ mod tests {
     #[test]
     fn nothing_that_a_device_says_steers_the_terminal() {
         assert_eq!(plain("\u{1b}[2Jgone\n\u{202e}"), "\\u{1b}[2Jgone\\n\\u{202e}");
+        assert_eq!(plain("a\u{61c}b\u{2028}"), "a\\u{61c}b\\u{2028}");
         assert_eq!(plain("Straße 門 \"x\""), "Straße 門 \"x\"");
     }
 

@@ -10,8 +10,8 @@ use base::limits::{COMMAND_PAYLOAD_BYTES_MAX, VALUE_BYTES_MAX};
 #[derive(Clone, Copy, Debug)]
 pub struct MqttLimits {
     /// Most connections at a time; one more is refused with "server busy", unless its client has
-    /// one. Then it takes that over, and they share a place. Only the open files bound those that
-    /// are still ending. An idle one takes less than 1.5 KiB here.
+    /// one. Then it takes that over, and they share a place, with those of the same client that are
+    /// still ending: four at most. An idle one takes less than 1.5 KiB here.
     pub connections_max: usize,
     /// Most connections and waiting sessions of one login; one more takes the place of its oldest.
     /// With several logins, none gets more than three quarters of all connections.
@@ -64,6 +64,9 @@ impl Default for MqttLimits {
     }
 }
 
+/// Connections of one client that may have one place of the listener: the newest, and those that it
+/// has taken over and that are still ending.
+pub(super) const PLACE_SHARERS_MAX: usize = 4;
 /// How long a newcomer waits for one of its login to be over, where too many are ending.
 pub(super) const ENDING_WAIT: Duration = Duration::from_secs(1);
 /// How many connections a login with so many slots may have: one in eight more. Each of these gave

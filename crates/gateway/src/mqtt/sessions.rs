@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::ending::MqttEnding;
-use super::limits::{ENDING_WAIT, connections_with_ending_max};
+use super::limits::{ENDING_WAIT, PLACE_SHARERS_MAX, connections_with_ending_max};
 use super::offline_session::SessionState;
 
 /// The connections and absent clients by login and client id.
@@ -110,10 +110,12 @@ impl MqttSessions {
     }
 
     /// The place of a client's connection among all of its listener, for a newcomer that takes it
-    /// over. Both have it until both are over. `None` if the client has no connection.
+    /// over. They have it until all of them are over. `None` if the client has no connection, or as
+    /// many have the place as may.
     pub(super) fn listener_place_of(&self, login: u32, client_id: &str) -> Option<Arc<CapacityPermit>> {
         let name: Name = (login, Arc::from(client_id));
-        locked(&self.table).by_name.get(&name)?.place.upgrade()
+        let place = locked(&self.table).by_name.get(&name)?.place.upgrade()?;
+        (Arc::strong_count(&place) <= PLACE_SHARERS_MAX).then_some(place)
     }
 
     /// Registers a connection of a login that may have `slots_max`, with its place among all.
@@ -296,6 +298,18 @@ mod tests {
         assert!(!newcomer.is_finished());
         drop(first);
         assert!(newcomer.await.expect("no panic").expect("a slot").state.is_none());
+    }
+
+    #[tokio::test]
+    async fn few_connections_of_a_client_share_a_place() {
+        let sessions = Arc::new(MqttSessions::default());
+        let place = Arc::new(Arc::new(Capacity::new(1)).take().expect("it is free"));
+        let _slot = sessions.take_slot(0, "a", true, MANY, Arc::downgrade(&place)).expect("a slot").0;
+        let share = || sessions.listener_place_of(0, "a");
+        let sharers: Vec<_> = std::iter::from_fn(share).take(MANY).collect();
+        assert_eq!(1 + sharers.len(), PLACE_SHARERS_MAX);
+        drop(sharers);
+        assert!(share().is_some(), "those that are over make way");
     }
 
     #[tokio::test]

@@ -179,8 +179,9 @@ impl QueuePartition {
             while self.jobs.peek(queue).is_none() && self.read_in_of(queue, step)? {}
             let Some(head) = self.jobs.peek(queue) else {
                 // Or there is more to read, or to unblock, than this step may.
-                let is_all = !self.jobs.has_lines_to_unblock_of(queue);
-                return Ok(is_all && step.own.budget.left_to_read() > 0);
+                let is_all_read =
+                    step.own.budget.left_to_read() > 0 || self.jobs.next_read_of(queue).is_none();
+                return Ok(is_all_read && !self.jobs.has_lines_to_unblock_of(queue));
             };
             if !moment.had_ready(&head) {
                 return Ok(true);
