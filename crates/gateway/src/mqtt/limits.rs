@@ -64,8 +64,8 @@ impl Default for MqttLimits {
     }
 }
 
-/// Connections of one client that may have one place of the listener: the newest, and those that it
-/// has taken over and that are still ending.
+/// Connections of one client on one place of the listener: the newest, and those that it took over,
+/// while they end.
 pub(super) const PLACE_SHARERS_MAX: usize = 4;
 /// How long a newcomer waits for one of its login to be over, where too many are ending.
 pub(super) const ENDING_WAIT: Duration = Duration::from_secs(1);
