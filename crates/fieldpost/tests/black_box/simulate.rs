@@ -130,9 +130,10 @@ async fn over_amqp_every_good_report_is_in_the_history_once() {
     let rig =
         Rig::start_with(&[("FIELDPOST_AMQP__URL", url.as_str()), ("FIELDPOST_AMQP__QUEUE", queue)]).await;
     let http = rig.site.http.address().await;
+    // No more in flight than ids are kept of a device, as over MQTT.
     let flags = format!(
         "--url {url} --queue {queue} --http http://{http} --devices 8 --id-prefix q --rate 400 --reports 400 \
-         --seed 7 --bad-payloads 0.1 --reconnects 0.005 --ids --json"
+         --seed 7 --bad-payloads 0.1 --reconnects 0.02 --ids --connections 4 --in-flight 8 --json"
     );
     let account = account(&ended(simulate(&flags)).await, 0);
     assert_eq!((number(&account, "/acknowledged"), number(&account, "/refused")), (400, 0), "{account}");
