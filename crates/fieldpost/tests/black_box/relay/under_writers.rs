@@ -144,7 +144,7 @@ async fn a_relay_that_wakes_after_another_took_over_moves_nothing_twice() {
         relays.iter().filter(|relay| relay["state"] == state).count() == 1
     };
     rig.until_relays(|relays| is(relays, "waiting") && is(relays, "working")).await;
-    assert!(rig.log().contains("the relay waits: another one works on the table"), "{}", rig.log());
+    rig.until_log("the relay waits: another one works on the table").await;
     let numbers = |rest: u64| (0..10_000).map(|n| (2 * n + rest).into()).collect::<Vec<serde_json::Value>>();
     assert!(rig.server.payloads("shop/orders").await == numbers(0), "messages, in order and once");
     let mut jobs = rig.server.consumed("shop/mail").await;
