@@ -23,8 +23,8 @@ use crate::ports::free_ports;
 
 pub(crate) mod proxy;
 
-/// Starting takes seconds, and longer while other tests use the cores.
-const START_MAX: Duration = Duration::from_secs(60);
+/// Starting takes seconds, and much longer while other tests use the cores.
+const START_MAX: Duration = Duration::from_secs(180);
 /// Between two attempts to reach a broker that starts.
 const KNOCK_EVERY: Duration = Duration::from_millis(100);
 

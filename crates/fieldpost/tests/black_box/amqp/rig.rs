@@ -13,8 +13,9 @@ use tokio::time::{interval, timeout};
 
 use crate::rabbitmq::{RabbitMq, url_at};
 
-/// Nothing here takes longer, even on a machine that is busy with other tests.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing here takes longer, even on a machine that is busy with other tests. Up to half a minute
+/// lies between two attempts to reach a RabbitMQ that was away.
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 /// Between two looks at something that has no signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A server that is stopped has answered by then.
@@ -90,6 +91,15 @@ impl Rig {
     /// For what goes on growing.
     pub(super) async fn figure_reaches(&self, name: &str, least: f64) {
         eventually(name, async || (self.figure(name).await >= least).then_some(())).await;
+    }
+
+    /// The end of the log, once this is in it. What fails is counted before the log tells it.
+    pub(super) async fn log_with(&self, sentence: &str) -> String {
+        eventually(sentence, async || {
+            let said = self.site.log_tail();
+            said.contains(sentence).then_some(said)
+        })
+        .await
     }
 
     /// The types of a device's events, oldest first.
