@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 
 use crate::contract::rig::{PATIENCE, Rig};
 
-/// A server with two locks.
+/// A server with two locks, which may take long to answer.
 async fn with_locks() -> Rig {
-    let rig = Rig::start(&[]).await;
+    let rig = Rig::start(&[("FIELDPOST_COMMANDS__ACK_TIMEOUT", "1m")]).await;
     for id in ["0xA", "0xB"] {
         rig.device(&json!({"id": id, "kind": "lock"})).await;
     }

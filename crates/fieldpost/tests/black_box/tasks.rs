@@ -36,23 +36,26 @@ fn names(count: usize) -> Vec<String> {
 
 /// A task of so many, once it has ended.
 async fn done(rig: &Rig, count: usize, fields: &Value) -> Value {
-    let ended = asked(rig, "/v1/tasks?wait=1m", count, fields).await;
+    let answer = rig.json("POST", "/v1/tasks?wait=1m", &new_task(count, fields).to_string()).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let ended = answer.json();
     assert_eq!(ended["status"], "done", "{ended}");
     ended
 }
 
 /// A task of so many, as it was begun.
 async fn begun(rig: &Rig, count: usize, fields: &Value) -> String {
-    let task = asked(rig, "/v1/tasks", count, fields).await;
+    let task: Value = rig.api.post("/v1/tasks", &new_task(count, fields)).await.expect("begun");
     task["id"].as_str().expect("an id").to_owned()
 }
 
-async fn asked(rig: &Rig, path: &str, count: usize, fields: &Value) -> Value {
-    let mut body = json!({"payload": {"ask": 1}, "count": count});
+/// A task of so many, which may take long to answer unless the fields say otherwise.
+fn new_task(count: usize, fields: &Value) -> Value {
+    let mut body = json!({"payload": {"ask": 1}, "count": count, "answer_timeout": "1m"});
     for (name, value) in fields.as_object().expect("an object") {
         body[name] = value.clone();
     }
-    rig.api.post(path, &body).await.expect("begun")
+    body
 }
 
 /// A task once it is so.

@@ -27,12 +27,12 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// A server whose address stays the same when it is started again.
+    /// A server whose address stays the same when it is started again. Its devices may take long to
+    /// answer.
     pub(crate) async fn start() -> Self {
         let [port] = free_ports();
         let free = format!("127.0.0.1:{port}");
-        let settings = [("FIELDPOST_HTTP__LISTEN", free.clone())];
-        let settings = settings.each_ref().map(|(key, value)| (*key, value.as_str()));
+        let settings = [("FIELDPOST_HTTP__LISTEN", free.as_str()), ("FIELDPOST_COMMANDS__ACK_TIMEOUT", "1m")];
         let site = Site::new(Path::new(env!("CARGO_BIN_EXE_fieldpost")), &settings).expect("a directory");
         let server = site.start(PATIENCE).await.expect("a server");
         let url = format!("http://{free}");

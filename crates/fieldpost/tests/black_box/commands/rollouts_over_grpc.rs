@@ -34,6 +34,14 @@ async fn begin(client: &mut RolloutsClient<Channel>, id: &str, rollout: NewRollo
     begun.rollout.expect("a rollout")
 }
 
+/// A rollout as HTTP shows it, once both locks were found. Its beginning waits only shortly for
+/// that.
+async fn with_both(rig: &Rig, id: &str) -> Value {
+    let path = format!("/v1/rollouts/{id}");
+    let has_both = |rollout: &Value| rollout["devices"] == 2;
+    rig.api.until(&path, PATIENCE, has_both).await.expect("they are found")
+}
+
 async fn call(
     client: &mut RolloutsClient<Channel>,
     id: &str,
@@ -73,7 +81,7 @@ async fn a_rollout_is_the_same_over_grpc_and_http() {
         ..to_all(command)
     };
     begin(&mut rollouts, "night", rollout.clone()).await;
-    let over_http = rig.get("/v1/rollouts/night").await;
+    let over_http = with_both(&rig, "night").await;
     let expect = json!({"id": "night", "status": "running", "origin": "ci", "selector": "", "devices": 2,
         "waiting": 2, "stage": 1});
     for (name, value) in expect.as_object().expect("an object") {
@@ -100,6 +108,7 @@ async fn a_watch_tells_of_each_move_until_the_end() {
     let rig = with_locks().await;
     let mut rollouts = client(&rig).await;
     begin(&mut rollouts, "r", to_all(new(&json!(1)))).await;
+    with_both(&rig, "r").await;
     let watched = rollouts.watch(WatchRolloutRequest { id: "r".to_owned() }).await.expect("it is there");
     let mut watch = watched.into_inner();
     let first = told(&mut watch, |_| true).await;
@@ -131,6 +140,7 @@ async fn rollouts_and_their_devices_are_listed_page_by_page() {
     let mut rollouts = client(&rig).await;
     for id in ["a", "b", "c"] {
         begin(&mut rollouts, id, to_all(new(&json!(id)))).await;
+        with_both(&rig, id).await;
     }
     let (mut ids, mut page) = (Vec::new(), bytes::Bytes::new());
     loop {

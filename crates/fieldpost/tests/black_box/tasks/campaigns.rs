@@ -43,7 +43,10 @@ async fn slots(rig: &Rig, id: &str, count: usize) -> Vec<Value> {
 async fn each_slot_of_a_campaign_asks_exactly_so_many_and_each_device_as_often() {
     let rig = with_devices(5).await;
     let mut fleet = Fleet::come(&rig, &names(5)).await;
-    put(&rig, "tick", &json!({"payload": 1, "count": 2, "every": "1s", "selector": "city=kiel"})).await;
+    // A slot that could not begin within its length is skipped.
+    let body = json!({"payload": 1, "count": 2, "every": "2s", "selector": "city=kiel",
+        "answer_timeout": "1m"});
+    put(&rig, "tick", &body).await;
     for _ in 0..12 {
         fleet.next().await;
     }
@@ -102,7 +105,8 @@ async fn a_campaign_is_shown_changed_paused_and_removed() {
 async fn a_panel_is_the_same_in_each_slot() {
     let rig = with_devices(6).await;
     let mut fleet = Fleet::come(&rig, &names(6)).await;
-    put(&rig, "panel", &json!({"payload": 1, "count": 2, "every": "1s", "panel": true})).await;
+    let body = json!({"payload": 1, "count": 2, "every": "1s", "panel": true, "answer_timeout": "1m"});
+    put(&rig, "panel", &body).await;
     for _ in 0..6 {
         fleet.next().await;
     }
