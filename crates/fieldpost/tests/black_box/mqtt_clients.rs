@@ -293,7 +293,7 @@ async fn rumqttc_reasons(rig: &Rig, publishes: &[(&str, &str, v5::mqttbytes::QoS
     use v5::mqttbytes::v5::{Packet, PubAckReason, PubRecReason};
     let port = rig.mqtt_port.parse().expect("a port");
     let mut options = v5::MqttOptions::new("rumqttc", "127.0.0.1", port);
-    options.set_keep_alive(Duration::from_secs(30));
+    options.set_keep_alive(Duration::from_secs(30)).set_connection_timeout(PATIENCE.as_secs());
     let (client, mut events) = v5::AsyncClient::new(options, 10);
     let mut reasons = Vec::new();
     for (topic, payload, qos) in publishes {
@@ -353,7 +353,7 @@ async fn rumqttc_is_told_that_the_config_file_wants_no_copies_of_reports() {
     let rig = Rig::start_with_config(directory.path(), "[mqtt]\nmirror = false\n").await;
     let port = rig.mqtt_port.parse().expect("a port");
     let mut options = v5::MqttOptions::new("rumqttc", "127.0.0.1", port);
-    options.set_keep_alive(Duration::from_secs(30));
+    options.set_keep_alive(Duration::from_secs(30)).set_connection_timeout(PATIENCE.as_secs());
     let (client, mut events) = v5::AsyncClient::new(options, 10);
     client.subscribe("dev/#", v5::mqttbytes::QoS::AtMostOnce).await.expect("queued");
     let ack = loop {
@@ -373,6 +373,7 @@ async fn rumqttc_reports_over_mqtt_3_1_1_with_qos_2() {
     let mut options = MqttOptions::new("rumqttc", "127.0.0.1", rig.mqtt_port.parse().expect("a port"));
     options.set_keep_alive(Duration::from_secs(30)).set_clean_session(false);
     let (client, mut events) = AsyncClient::new(options, 10);
+    events.network_options.set_connection_timeout(PATIENCE.as_secs());
     let publishing = tokio::spawn(async move {
         for value in turns(100) {
             let (topic, payload) = ("dev/lock/0xA/state", value.to_string());

@@ -156,6 +156,7 @@ fn old_client(id: &str, port: u16, tell: mpsc::UnboundedSender<Heard>) -> (Clien
     let mut options = MqttOptions::new(id, "127.0.0.1", port);
     options.set_keep_alive(Duration::from_secs(30));
     let (client, mut events) = AsyncClient::new(options, 100);
+    events.network_options.set_connection_timeout(PATIENCE.as_secs());
     let listening = tokio::spawn(async move {
         while let Ok(event) = events.poll().await {
             let heard = match event {
@@ -177,7 +178,7 @@ fn new_client(id: &str, port: u16, tell: mpsc::UnboundedSender<Heard>) -> (Clien
     use v5::mqttbytes::v5::Packet;
     use v5::{AsyncClient, Event, MqttOptions};
     let mut options = MqttOptions::new(id, "127.0.0.1", port);
-    options.set_keep_alive(Duration::from_secs(30));
+    options.set_keep_alive(Duration::from_secs(30)).set_connection_timeout(PATIENCE.as_secs());
     let (client, mut events) = AsyncClient::new(options, 100);
     let listening = tokio::spawn(async move {
         while let Ok(event) = events.poll().await {

@@ -118,11 +118,11 @@ async fn the_rust_client_gets_what_it_reads() {
     let job: Job = RUST.get(rig, ("GET", "q?ttr=5&timeout=1&count=1", b""), 200).await;
     assert_eq!((job.namespace.as_str(), job.queue.as_str(), job.ttl), (NAMESPACE, "q", 0));
     assert_eq!((&job.job_id, job.data.as_str()), (&first, "aGVsbG8="));
-    let again = format!("q/job/{first}?ttl=10&tries=1&delay=0");
+    let again = format!("q/job/{first}?ttl=100&tries=1&delay=0");
     let Published { job_id: second } = RUST.get(rig, ("PUT", &again, b"hello"), 201).await;
     let job: Job = RUST.get(rig, ("GET", "q/peek", b""), 200).await;
     assert_eq!(job.job_id, second);
-    assert!((1..=10).contains(&job.ttl), "{job:?}");
+    assert!((1..=100).contains(&job.ttl), "{job:?}");
     let job: Job = RUST.get(rig, ("GET", &format!("q/job/{second}"), b""), 200).await;
     assert_eq!(job.job_id, second);
     let QueueInfo { size } = RUST.get(rig, ("GET", "q/size", b""), 200).await;
@@ -156,15 +156,15 @@ async fn the_rust_client_finds_its_dead_letters() {
 #[tokio::test]
 async fn the_go_client_gets_what_it_reads() {
     let rig = &Rig::start().await;
-    let Published { job_id: first } = GO.get(rig, ("PUT", "q?delay=0&tries=3&ttl=10", b"hello"), 201).await;
-    let call = ("PUT", "q/bulk?delay=0&tries=3&ttl=10", &br#"[{"a":1},"b"]"#[..]);
+    let Published { job_id: first } = GO.get(rig, ("PUT", "q?delay=0&tries=3&ttl=100", b"hello"), 201).await;
+    let call = ("PUT", "q/bulk?delay=0&tries=3&ttl=100", &br#"[{"a":1},"b"]"#[..]);
     let PublishedMany { job_ids } = GO.get(rig, call, 201).await;
     assert_eq!(job_ids.len(), 2);
-    let job: FullJob = GO.get(rig, ("GET", "q?freeze_tries=false&timeout=2&ttr=3", b""), 200).await;
+    let job: FullJob = GO.get(rig, ("GET", "q?freeze_tries=false&timeout=2&ttr=60", b""), 200).await;
     assert_eq!((&job.job.job_id, job.remain_tries), (&first, 2));
-    assert!((1..=10).contains(&job.job.ttl), "{job:?}");
+    assert!((1..=100).contains(&job.job.ttl), "{job:?}");
     let jobs: Vec<FullJob> =
-        GO.get(rig, ("GET", "q?count=10&freeze_tries=false&timeout=0&ttr=3", b""), 200).await;
+        GO.get(rig, ("GET", "q?count=10&freeze_tries=false&timeout=0&ttr=60", b""), 200).await;
     assert_eq!(
         jobs.iter().map(|job| &job.job.job_id).collect::<Vec<_>>(),
         job_ids.iter().collect::<Vec<_>>()
@@ -182,7 +182,7 @@ async fn the_go_client_gets_what_it_reads() {
 #[tokio::test]
 async fn the_java_client_gets_what_it_reads() {
     let rig = &Rig::start().await;
-    let Published { job_id } = JAVA.get(rig, ("PUT", "q?delay=0&ttl=10&tries=3", b"hello"), 201).await;
+    let Published { job_id } = JAVA.get(rig, ("PUT", "q?delay=0&ttl=100&tries=3", b"hello"), 201).await;
     let job: FullJob = JAVA.get(rig, ("GET", "q/peek", b""), 200).await;
     assert_eq!((&job.job.job_id, job.remain_tries), (&job_id, 3));
     let job: FullJob = JAVA.get(rig, ("GET", "p,q?timeout=3&ttr=10&count=1", b""), 200).await;

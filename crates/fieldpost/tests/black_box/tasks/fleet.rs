@@ -71,6 +71,7 @@ impl Fleet {
         let mut options = MqttOptions::new(id, "127.0.0.1", self.port);
         options.set_keep_alive(Duration::from_secs(30));
         let (client, mut events) = AsyncClient::new(options, 100);
+        events.network_options.set_connection_timeout(PATIENCE.as_secs());
         client.subscribe(format!("dev/lock/{id}"), QoS::AtLeastOnce).await.expect("queued");
         let (subscribed, is_subscribed) = oneshot::channel();
         let (tell, own, habits, id) = (self.tell.clone(), client.clone(), Arc::clone(&habit), id.to_owned());

@@ -38,6 +38,7 @@ async fn publish_numbers(node: &TestNode, device: &str, numbers: std::ops::Range
     let address = node.rig.site.mqtt.address().await;
     let options = MqttOptions::new(device, address.ip().to_string(), address.port());
     let (client, mut events) = AsyncClient::new(options, 100);
+    events.network_options.set_connection_timeout(PATIENCE.as_secs());
     let count = numbers.end - numbers.start;
     for number in numbers {
         let topic = format!("dev/meter/{device}/state");
