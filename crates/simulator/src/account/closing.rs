@@ -1,6 +1,6 @@
 //! Closing an account: wait until things are quiet, ask the API, compare.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,6 +20,9 @@ struct PendingPage {
 /// the API. `clients` are ids and receivers; every device of the run is linked to each, from before
 /// its first report.
 ///
+/// Lists end in front of what is still being written, so the API is asked again until its lists
+/// agree, for up to `patience` more. What does not agree then is a shortfall.
+///
 /// # Errors
 /// What the API refuses or cannot answer in time, also when notifications are still pending after
 /// `patience`.
@@ -33,7 +36,14 @@ pub async fn close(
     let nothing = |pending: &PendingPage| pending.items.is_empty();
     api.until("/v1/deliveries?status=pending&limit=1", patience, nothing).await?;
     let taken = |id: &str| clients.iter().map(|(_, receiver)| times_taken(receiver, id)).sum();
-    let snapshot = ServerSnapshot::take(api, sent.devices(), taken).await?;
+    let quiet_since = Instant::now();
+    let snapshot = loop {
+        let snapshot = ServerSnapshot::take(api, sent.devices(), taken).await?;
+        let is_whole = snapshot.is_whole(sent.devices(), clients.iter().map(|(client_id, _)| *client_id));
+        if is_whole || quiet_since.elapsed() > patience {
+            break snapshot;
+        }
+    };
     let ledgers: Vec<_> =
         clients.iter().map(|(client_id, receiver)| (*client_id, receiver.ledger())).collect();
     let told: Vec<_> =

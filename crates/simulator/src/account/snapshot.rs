@@ -101,6 +101,36 @@ impl ServerSnapshot {
         }
         Ok(Self { devices: snapshots, deliveries })
     }
+
+    /// Whether the lists agree: no notification is pending, each change in the history is an event,
+    /// and each of `clients` has a notification of each event.
+    pub(super) fn is_whole<'a>(
+        &self,
+        devices: &DeviceIds,
+        mut clients: impl Iterator<Item = &'a str>,
+    ) -> bool {
+        self.deliveries.iter().all(|delivery| delivery.status != NotificationStatus::Pending)
+            && self.devices.values().all(DeviceSnapshot::has_every_change)
+            && clients.all(|client| self.has_every_delivery(devices, client))
+    }
+
+    fn has_every_delivery(&self, devices: &DeviceIds, client: &str) -> bool {
+        let mut booked: BTreeMap<u32, usize> = BTreeMap::new();
+        for delivery in self.deliveries.iter().filter(|delivery| delivery.client_id == client) {
+            if let Some(index) = devices.index(&delivery.device_id) {
+                *booked.entry(index).or_default() += 1;
+            }
+        }
+        let booked = |index: &u32| booked.get(index).copied().unwrap_or(0);
+        self.devices.iter().all(|(index, device)| booked(index) == device.events.len())
+    }
+}
+
+impl DeviceSnapshot {
+    fn has_every_change(&self) -> bool {
+        let changes = self.readings.iter().filter(|reading| reading.changed).count();
+        changes == self.events.iter().filter(|event| event.kind == DeviceEventKind::Changed).count()
+    }
 }
 
 async fn attempts_cut(api: &ApiClient, webhook_id: &str) -> Result<u64, ApiError> {

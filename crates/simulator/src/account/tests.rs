@@ -111,6 +111,23 @@ fn a_world_in_order_has_no_shortfall() {
 }
 
 #[test]
+fn a_snapshot_whose_lists_ended_too_early_is_not_whole() {
+    let is_whole = |harm: fn(&mut World)| {
+        let mut world = world();
+        harm(&mut world);
+        world.snapshot.is_whole(world.sent.devices(), std::iter::once("c1"))
+    };
+    assert!(is_whole(|_| ()));
+    assert!(!is_whole(|world| drop(world.snapshot.deliveries.pop())));
+    assert!(!is_whole(|world| world.snapshot.deliveries[4].status = NotificationStatus::Pending));
+    assert!(!is_whole(|world| drop(world.device().events.pop())));
+    assert!(!is_whole(|world| {
+        world.device().events.pop();
+        world.snapshot.deliveries.pop();
+    }));
+}
+
+#[test]
 fn a_missing_or_invented_reading_is_found() {
     check(|world| drop(world.device().readings.remove(1)), "the acknowledged report 0 of");
     check(|world| world.device().readings[1].value = 1.into(), "which was not sent so often");
