@@ -32,6 +32,8 @@ pub(super) struct Outbox {
     pending: VecDeque<UnansweredReport>,
     written: usize,
     answered: u64,
+    /// Whether the present connection has brought an acknowledgement.
+    is_heard: bool,
     keep: ReportRecording,
     sent: Sent,
     progress: Arc<FleetProgress>,
@@ -45,7 +47,8 @@ impl Outbox {
         progress: Arc<FleetProgress>,
     ) -> Self {
         let sent = Sent::nothing(devices);
-        Self { lane, pending: VecDeque::new(), written: 0, answered: 0, keep, sent, progress }
+        let pending = VecDeque::new();
+        Self { lane, pending, written: 0, answered: 0, is_heard: false, keep, sent, progress }
     }
 
     pub(super) fn push(&mut self, report: SimulatedReport) {
@@ -109,6 +112,9 @@ impl Outbox {
             }
         }
         progress.acknowledged.fetch_add(count as u64, Ordering::Relaxed);
+        if !std::mem::replace(&mut self.is_heard, true) {
+            progress.heard.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The oldest written report is refused.
@@ -134,14 +140,21 @@ impl Outbox {
 
     /// The connection broke: what has no answer is to be written again.
     pub(super) fn connection_broke(&mut self, reason: &str) {
-        self.written = 0;
+        self.disconnected();
         self.progress.broke_for(reason);
     }
 
     /// The device broke the connection: what has no answer is to be written again.
     pub(super) fn connection_was_cut(&mut self) {
-        self.written = 0;
+        self.disconnected();
         self.progress.cut.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn disconnected(&mut self) {
+        self.written = 0;
+        if std::mem::take(&mut self.is_heard) {
+            self.progress.heard.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn into_parts(self) -> (u64, Sent) {
@@ -187,7 +200,9 @@ mod tests {
         let now = Instant::now();
         while outbox.next_to_write(now).is_some() {}
         outbox.acknowledge(1, now);
+        assert_eq!(outbox.progress.heard(), 1);
         outbox.connection_broke("reset");
+        assert_eq!(outbox.progress.heard(), 0);
         let again: Vec<_> =
             std::iter::from_fn(|| outbox.next_to_write(now)).map(|report| report.ts_ms).collect();
         assert_eq!(again, [1, 2]);

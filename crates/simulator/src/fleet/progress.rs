@@ -49,6 +49,7 @@ pub struct FleetProgress {
     pub(super) flawed: AtomicU64,
     pub(super) flawed_acknowledged: AtomicU64,
     pub(super) flawed_refused: AtomicU64,
+    pub(super) heard: AtomicU64,
     latencies: [Mutex<Latencies>; SHARDS],
     refusals: Mutex<Reasons>,
     troubles: Mutex<Reasons>,
@@ -96,6 +97,12 @@ impl FleetProgress {
             flawed_acknowledged: read(&self.flawed_acknowledged),
             flawed_refused: read(&self.flawed_refused),
         }
+    }
+
+    /// Lanes whose present connection has brought an acknowledgement.
+    #[must_use]
+    pub fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// The latencies so far.

@@ -62,6 +62,12 @@ impl Load {
         self.fleets.iter().map(|(_, fleet)| fleet.progress().stats())
     }
 
+    /// Lanes of each way whose present connection has not brought an acknowledgement.
+    pub(crate) fn away(&self) -> impl Iterator<Item = u64> {
+        let lanes = u64::from(LANES_OF_A_WAY);
+        self.fleets.iter().map(move |(_, fleet)| lanes.saturating_sub(fleet.progress().heard()))
+    }
+
     fn acknowledged(&self) -> u64 {
         self.stats().map(|stats| stats.acknowledged).sum()
     }
