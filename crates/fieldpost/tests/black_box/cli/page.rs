@@ -9,13 +9,25 @@ use tokio::time::timeout;
 use crate::cli::rig::Rig;
 
 /// The page starts about 125 programs, one after the other.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(480);
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
 
 /// All blocks of shell of the page, as one script.
 fn script(page: &str) -> String {
     let blocks = page.split("```sh\n").skip(1);
     blocks.map(|rest| rest.split("```").next().expect("a block ends")).collect()
+}
+
+/// The script, which asks a list again where it may be a moment behind what was done before.
+fn patient(script: &str) -> String {
+    let mut script = script.to_owned();
+    for name in ["refused", "command"] {
+        let begins = format!("{name}=$(fieldpost ");
+        let line = script.lines().find(|line| line.starts_with(&begins)).expect("the page asks for it");
+        let again = format!("until {line} && [ -n \"${name}\" ]; do sleep 0.1; done");
+        script = script.replace(line, &again);
+    }
+    script
 }
 
 #[tokio::test]
@@ -26,7 +38,7 @@ async fn the_examples_of_the_page_work_as_they_stand() {
     let program = Path::new(env!("CARGO_BIN_EXE_fieldpost")).parent().expect("it lies in a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").expect("there is a PATH"));
     let mut bash = Command::new("bash");
-    bash.args(["-e", "-o", "pipefail", "-c", &script(&page)])
+    bash.args(["-e", "-o", "pipefail", "-c", &patient(&script(&page))])
         .env("PATH", path)
         .env("FIELDPOST_URL", rig.url())
         .current_dir(folder.path())

@@ -113,7 +113,10 @@ async fn a_node_is_shown_a_token_that_may_do_what_the_copy_does() {
     check_not_let_in(&one, &two, COPY, &refused).await;
     shows(&one, &two, Some("producer")).await;
     let copied = until_copied(&one, COPY).await;
-    assert_eq!((&copied["copied"], &copied["error"]), (&json!(10), &json!(null)), "{copied}");
+    // A batch whose answer took too long goes a second time.
+    let count = |of: &str| copied[of].as_u64().expect("a count");
+    assert_eq!(count("copied") + count("duplicates"), 10, "{copied}");
+    assert_eq!(copied["error"], Value::Null, "{copied}");
 
     fetches_back(&one, &two).await;
     let appends = "403 forbidden: token \"producer\" may not do this";
