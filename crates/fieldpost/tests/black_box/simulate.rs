@@ -14,7 +14,8 @@ use tokio::process::Command;
 use crate::rabbitmq;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fieldpost");
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than a run waits for its last answers.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server, and those who ask it.
 struct Rig {
@@ -250,7 +251,7 @@ async fn a_fleet_that_cannot_be_registered_does_not_report() {
 async fn devices_are_told_and_their_answers_are_accounted_for() {
     let rig = Rig::start_with(&[("FIELDPOST_COMMANDS__ACK_TIMEOUT", "300ms")]).await;
     let flags = "--devices 8 --id-prefix c --kind gate --rate 100 --duration 2s --seed 7 --commands-per-second 100 \
-                 --answer-after 5ms --refuse 0.2 --answer-twice 0.2 --silent 0.05 --json";
+                 --answer-after 5ms --refuse 0.2 --answer-twice 0.2 --silent 0.05 --patience 50s --json";
     let output = ended(rig.over_mqtt(flags).await).await;
     let account = account(&output, 0);
     let commands = &account["commands"];

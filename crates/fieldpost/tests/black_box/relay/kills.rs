@@ -104,13 +104,16 @@ async fn rows_behind_a_sequence_that_began_again_do_not_wait_for_the_slow_look()
     rig.sql("ALTER SEQUENCE fieldpost_outbox_id_seq RESTART");
     rig.sql(&outbox_row("queue:shop/mail", None, &json!(1), None));
     rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
-    let started = Instant::now();
+    let mut took = Vec::new();
     for number in 0..20 {
+        let started = Instant::now();
         rig.sql(&outbox_row("queue:shop/mail", None, &json!(number), None));
         rig.until_sql("SELECT count(*) FROM fieldpost_outbox", "0").await;
+        took.push(started.elapsed());
     }
-    // The slow look comes by every five seconds.
-    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+    // The slow look comes by every five seconds. A busy machine may take long to start `psql`.
+    let quick = took.iter().filter(|time| **time < Duration::from_secs(4)).count();
+    assert!(quick >= took.len() / 2, "{took:?}");
 }
 
 /// As after a dump was restored: the rows are there again, under other ids.
