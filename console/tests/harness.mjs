@@ -25,6 +25,10 @@ const PATIENCE_MS = 60_000;
  * nobody is given one while its server is away.
  */
 const PORTS = [21_000, 32_000];
+/** How long the console shows what was done: `SHOWN_MS` of its toasts. */
+const TOAST_MS = 8_000;
+/** How long it does so here: a busy machine is slow to press "Undo". */
+const TOAST_HERE_MS = 60_000;
 /** The rules of axe-core that another theme may break. */
 const COLOUR_RULES = ["color-contrast", "link-in-text-block"];
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -184,6 +188,10 @@ export async function visit(site, path, options, work) {
     if (token !== undefined) {
       await context.addInitScript((token) => sessionStorage.setItem("fieldpost.token", token), token);
     }
+    await context.addInitScript(([shownMs, hereMs]) => {
+      const set = globalThis.setTimeout;
+      globalThis.setTimeout = (work, ms, ...more) => set(work, ms === shownMs ? hereMs : ms, ...more);
+    }, [TOAST_MS, TOAST_HERE_MS]);
     const page = await context.newPage();
     if (Object.keys(answers).length > 0) await page.route("**/v1/**", (route) => answered(route, answers));
     page.on("pageerror", (error) => found.push(`thrown: ${error.message}`));
@@ -253,8 +261,8 @@ export async function fits(page) {
 }
 
 /** Waits until `look` answers what is wanted; says what it answered last. */
-export async function until(wanted, look) {
-  const end = Date.now() + PATIENCE_MS;
+export async function until(wanted, look, patienceMs = PATIENCE_MS) {
+  const end = Date.now() + patienceMs;
   for (;;) {
     const seen = await look();
     if (JSON.stringify(seen) === JSON.stringify(wanted)) return;

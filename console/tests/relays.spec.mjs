@@ -56,13 +56,21 @@ test("what a relay tells the server is shown", async (t) => {
   };
   await visit(site, "/relays", {}, async (page) => {
     await page.getByText("No relay runs").waitFor();
-    await site.api("PUT", "/v1/relays/shop-1", said);
-    await page.getByRole("button", { name: "Refresh" }).click();
-    await page.getByRole("heading", { name: "fieldpost_outbox" }).waitFor();
-    await until(["12", "2.9 KB", "0", "1"], async () => (await page.locator('dl[aria-label="Rows of fieldpost_outbox"] dd').allTextContents()).slice(0, 4));
-    await site.api("PUT", "/v1/relays/shop-1", { ...said, error: "the server answers 503" });
-    await page.getByRole("button", { name: "Refresh" }).click();
-    await page.getByText("the server answers 503").waitFor();
-    await page.getByText("stuck").waitFor();
+    // Told before every look: ten seconds later the server forgets the relay.
+    const tell = async (more) => {
+      await site.api("PUT", "/v1/relays/shop-1", { ...said, ...more });
+      const refresh = page.getByRole("button", { name: "Refresh" });
+      const [answer] = await Promise.all([page.waitForResponse("**/v1/relays?*"), refresh.click()]);
+      await answer.finished();
+    };
+    await until(["fieldpost_outbox", "12", "2.9 KB", "0", "1"], async () => {
+      await tell({});
+      const figures = await page.locator('dl[aria-label="Rows of fieldpost_outbox"] dd').allTextContents();
+      return [...(await page.getByRole("heading", { level: 2 }).allTextContents()), ...figures.slice(0, 4)];
+    });
+    await until([1, 1], async () => {
+      await tell({ error: "the server answers 503" });
+      return [await page.getByText("the server answers 503").count(), await page.getByText("stuck").count()];
+    });
   });
 });

@@ -227,6 +227,8 @@ test("blocks are shown by storage, and moved between storages as the settings sa
     assert.equal(sent.at(-1).keep.until_copied, false);
     await undo(page, "The settings are in force.");
     await until([{ after: "1d", to: "cold" }], () => sent.at(-1).move);
+    // The form begins with the settings that the page knows.
+    await page.getByText("to bucket after").waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Settings" }).click();
     await page.getByRole("button", { name: "Remove move 1" }).click();
     await page.getByRole("button", { name: "Save" }).click();
