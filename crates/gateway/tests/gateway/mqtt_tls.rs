@@ -82,7 +82,7 @@ async fn reports_come_over_tls_and_a_new_certificate_is_used_at_once() {
 #[tokio::test]
 async fn a_connection_that_does_not_speak_tls_is_closed() {
     let source = TlsSource::new(arc_swap::ArcSwap::new(certificate().1));
-    let limits = MqttLimits { connect_timeout: Duration::from_secs(1), ..MqttLimits::default() };
+    let limits = MqttLimits { connect_timeout: Duration::from_secs(5), ..MqttLimits::default() };
     let rig = Rig::listening(limits, |listener| listener.with_tls(source)).await;
     let mut plain = RawClient::open(rig.mqtt, V5).await;
     plain.send(&Connect::new(V5).bytes()).await;

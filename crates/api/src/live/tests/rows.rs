@@ -83,7 +83,7 @@ async fn operations_come_to_whoever_may_see_them() {
 #[tokio::test]
 async fn an_operation_that_is_forgotten_is_gone() {
     let mut settings = EngineSettings::for_tests();
-    settings.operations.keep = Duration::from_secs(5);
+    settings.operations.keep = Duration::from_secs(8);
     let rig = Rig::with(&[], 16, settings).await;
     let mut reader = rig.open("topics=operations", None, None).await;
     none(reader.next().await);
