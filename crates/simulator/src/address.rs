@@ -217,8 +217,12 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_where_nobody_listens_is_told() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+        // Bound, and never listens: nobody else is given the port afterwards.
+        let reservation = tokio::net::TcpSocket::new_v4().expect("a socket");
+        reservation.set_reuseaddr(true).expect("is set");
+        reservation.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let address = reservation.local_addr().expect("it is bound");
+        let listener = tokio::net::TcpListener::bind(address).await.expect("it is free");
         let named = read(&format!("mqtt://gate:secret@localhost:{}", address.port())).expect("an address");
         let endpoint = named.reach(ConnectOptions::default(), None).await.expect("somebody listens");
         assert_eq!(endpoint.address().await, address);

@@ -1,13 +1,11 @@
 //! Single calls: what is sent, what is asked again, and what an error says.
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fieldpost_client::{Alias, Client, Error, JobChange, JobId, JobReservation, NewJob, Retry, Want};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
-use crate::stage::{Reply, Stage, all_acked, jobs, ok, refused};
+use crate::stage::{Reply, Stage, all_acked, jobs, nobody, ok, refused};
 
 const PUBLISHED: &str = r#"{"jobs":[{"id":"01J","run_at":"2026-11-21T01:02:03.456Z"}]}"#;
 
@@ -106,9 +104,7 @@ async fn an_answer_that_does_not_come_is_not_waited_for_forever() {
 
 #[tokio::test]
 async fn nobody_at_the_other_end_means_that_nothing_was_done() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-    drop(listener);
+    let (_port, url) = nobody();
     let client = Client::builder(url).retry_for(Duration::from_millis(100)).build().expect("a client");
     let error = client.queue("shop", "mail").publish(one()).await.expect_err("nobody listens");
     assert!(matches!(error, Error::Unreachable { .. }) && error.is_undone(), "{error:?}");

@@ -1,12 +1,10 @@
 //! Requests as they go over the wire: made once, and answered whatever the status.
 
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fieldpost_client::{Client, ConnectionFault, Error, Method, Path, Request};
-use tokio::net::TcpListener;
 
-use crate::stage::{PATIENCE, Reply, Stage, refused};
+use crate::stage::{PATIENCE, Reply, Stage, nobody, refused};
 
 fn get(path: &str) -> Request {
     Request::new(Method::GET, Path::encoded(path))
@@ -95,12 +93,10 @@ async fn an_answer_that_is_too_long_or_too_late_is_an_error() {
 #[tokio::test]
 async fn an_error_says_what_was_wrong_with_the_connection() {
     let broken = Stage::new(|_| Reply::Break).await;
-    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-    let address = nobody.local_addr().expect("it is bound");
-    drop(nobody);
+    let (_port, nobody) = nobody();
     for (url, fault) in [
         (broken.url().to_owned(), ConnectionFault::Broken),
-        (format!("http://{address}"), ConnectionFault::Refused),
+        (nobody, ConnectionFault::Refused),
         ("http://nobody.invalid".to_owned(), ConnectionFault::NoSuchHost),
     ] {
         let client = Client::builder(&url).build().expect("a client");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fieldpost_client::{Client, Worker, WorkerEvent};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -57,6 +57,15 @@ pub(crate) enum Reply {
     WaitThen(u16, String),
     /// Status and body, once this is told.
     Gate(Arc<Notify>, u16, String),
+}
+
+/// A URL at which nobody listens. The socket is bound and never listens: as long as it is there,
+/// nobody else is given the port.
+pub(crate) fn nobody() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
+    let url = format!("http://{}", socket.local_addr().expect("it is bound"));
+    (socket, url)
 }
 
 /// An answer with this document.

@@ -364,6 +364,7 @@ impl<P: Protocol> AcceptedConnection<P> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpSocket;
     use tokio::task::JoinHandle;
 
     use super::*;
@@ -394,7 +395,13 @@ mod tests {
     async fn serve(
         connections_max: usize,
     ) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>, Arc<ListenerMetrics>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        serve_on(TcpListener::bind("127.0.0.1:0").await.expect("a port"), connections_max)
+    }
+
+    fn serve_on(
+        listener: TcpListener,
+        connections_max: usize,
+    ) -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>, Arc<ListenerMetrics>) {
         let address = listener.local_addr().expect("bound");
         let stop = watch::Sender::new(false);
         let arrivals = Listener::new(listener, "test", connections_max);
@@ -431,7 +438,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_stop_is_told_to_all_and_waits_for_what_they_have_to_say() {
-        let (address, stop, running, metrics) = serve(9).await;
+        // Bound, and never listens: nobody else is given the port once the server has stopped.
+        let reservation = TcpSocket::new_v4().expect("a socket");
+        reservation.set_reuseaddr(true).expect("is set");
+        reservation.bind(([127, 0, 0, 1], 0).into()).expect("a port");
+        let reserved = reservation.local_addr().expect("bound");
+        let listener = TcpListener::bind(reserved).await.expect("it is free");
+        let (address, stop, running, metrics) = serve_on(listener, 9);
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         assert!(said_again(&mut stream).await);
         stop.send_replace(true);

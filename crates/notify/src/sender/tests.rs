@@ -9,7 +9,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{RootCertStore, ServerConfig};
 use standardwebhooks::Webhook;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::*;
 use crate::guard::AddressGuard;
@@ -208,9 +208,10 @@ async fn an_answer_whose_rest_does_not_come_is_an_answer() {
 #[tokio::test]
 async fn where_nobody_listens_the_connection_fails() {
     let fixture = Fixture::patient();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("bound").port();
-    drop(listener);
+    // Bound, and never listens: nobody else is given the port.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 1], 0).into()).expect("a port");
+    let port = socket.local_addr().expect("bound").port();
     let answer = fixture.answer(&format!("http://127.0.0.1:{port}/")).await;
     assert_eq!(answer, AttemptOutcome::Error(AttemptError::ConnectFailed));
 }
