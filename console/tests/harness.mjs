@@ -28,7 +28,7 @@ const PORTS = [21_000, 32_000];
 /** How long the console shows what was done: `SHOWN_MS` of its toasts. */
 const TOAST_MS = 8_000;
 /** How long it does so here: a busy machine is slow to press "Undo". */
-const TOAST_HERE_MS = 60_000;
+const TOAST_HERE_MS = 30_000;
 /** The rules of axe-core that another theme may break. */
 const COLOUR_RULES = ["color-contrast", "link-in-text-block"];
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
