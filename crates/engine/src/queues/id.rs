@@ -18,6 +18,7 @@ const ID_CHARS: usize = 26;
 /// The job, the lease's number, and six bytes that only this lineage gives.
 const TOKEN_BYTES: usize = ID_BYTES + 8 + 6;
 const TOKEN_CHARS: usize = TOKEN_BYTES * 8 / 5;
+const _: () = assert!(ID_CHARS == (ID_BYTES * 8).div_ceil(5) && TOKEN_BYTES.is_multiple_of(5));
 
 /// The id of the job that was published at `now` with this number.
 pub(super) fn job_id(lineage: Lineage, partition: PartitionId, number: u64, now: Timestamp) -> JobId {
@@ -116,18 +117,18 @@ const fn digit_values() -> [Option<u8>; 256] {
     values
 }
 
-/// Groups of five bits from the front, the number right-aligned as in a ULID.
+/// Groups of five bits from the front, the number right-aligned as in a ULID. Eight digits are five
+/// bytes.
 fn encode(bytes: &[u8], chars: usize) -> String {
+    let number_of = |bytes: &[u8]| bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let digit = |number: u64, behind: usize| DIGITS[(number >> (5 * behind) & 31) as usize];
+    let (front, groups) = bytes.as_rchunks::<5>();
+    let front_chars = chars - 8 * groups.len();
     let mut text = Vec::with_capacity(chars);
-    let (mut bits, mut held) = (0_u32, (chars * 5 - bytes.len() * 8) as u32);
-    for byte in bytes {
-        bits = bits << 8 | u32::from(*byte);
-        held += 8;
-        while held >= 5 {
-            held -= 5;
-            text.push(DIGITS[(bits >> held & 31) as usize]);
-        }
-        bits &= (1 << held) - 1;
+    text.extend((0..front_chars).rev().map(|behind| digit(number_of(front), behind)));
+    for group in groups {
+        let number = number_of(group);
+        text.extend_from_slice(&std::array::from_fn::<_, 8, _>(|place| digit(number, 7 - place)));
     }
     String::from_utf8(text).expect("digits are ASCII")
 }
@@ -136,27 +137,22 @@ fn decode(text: &str, chars: usize, bytes: &mut [u8]) -> Option<()> {
     if text.len() != chars {
         return None;
     }
-    let spare = (chars * 5 - bytes.len() * 8) as u32;
-    let (mut bits, mut held, mut at) = (0_u32, 0_u32, 0);
-    for (place, digit) in text.bytes().enumerate() {
-        let value = DIGIT_VALUES[usize::from(digit)]?;
-        bits = bits << 5 | u32::from(value);
-        held += 5;
-        if place == 0 {
-            // The first digit holds the spare bits, which are 0.
-            if value >> (5 - spare) != 0 {
-                return None;
-            }
-            held -= spare;
-        }
-        if held >= 8 {
-            held -= 8;
-            bytes[at] = (bits >> held) as u8;
-            at += 1;
-            bits &= (1 << held) - 1;
-        }
+    let number_of = |digits: &[u8]| {
+        let value = |digit: &u8| DIGIT_VALUES[usize::from(*digit)].map(u64::from);
+        digits.iter().try_fold(0_u64, |number, digit| Some(number << 5 | value(digit)?))
+    };
+    let (front, groups) = text.as_bytes().as_rchunks::<8>();
+    let (front_bytes, group_bytes) = bytes.as_rchunks_mut::<5>();
+    let number = number_of(front)?;
+    // The first digit holds the spare bits, which are 0.
+    if number >> (8 * front_bytes.len()) != 0 {
+        return None;
     }
-    (at == bytes.len()).then_some(())
+    front_bytes.copy_from_slice(&number.to_be_bytes()[8 - front_bytes.len()..]);
+    for (digits, five) in groups.iter().zip(group_bytes) {
+        five.copy_from_slice(&number_of(digits)?.to_be_bytes()[3..]);
+    }
+    Some(())
 }
 
 #[cfg(test)]
@@ -177,9 +173,13 @@ mod tests {
             assert_eq!(id_from_text(&text.to_lowercase()), Some(id));
             last = Some(id);
         }
-        for text in
-            ["", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01ARZ3NDEKTSV4RRFFQ69G5FAU", "01ARZ3NDEKTSV4RRFFQ69G5FAVV"]
-        {
+        for text in [
+            "",
+            "8ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAU",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAVV",
+            "01ARZ3NDEKTSV4RRFFQ69G5Fé",
+        ] {
             assert_eq!(id_from_text(text), None, "{text}");
         }
     }
@@ -209,6 +209,23 @@ mod tests {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&1_469_918_176_385_i64.to_be_bytes()[2..]);
         assert_eq!(&id_text(JobId(bytes))[..10], "01ARYZ6S41");
+        let id = JobId(0x0156_3e3a_b5d3_d676_4c61_efb9_9302_bd5b_u128.to_be_bytes());
+        assert_eq!(id_text(id), "01ARZ3NDEKTSV4RRFFQ69G5FAV");
+        assert_eq!(id_from_text("01ARZ3NDEKTSV4RRFFQ69G5FAV"), Some(id));
+    }
+
+    /// 48 digits: all 32, and the first 16 again.
+    #[test]
+    fn a_token_is_groups_of_eight_digits_for_five_bytes() {
+        let text = "0123456789ABCDEFGHJKMNPQRSTVWXYZ0123456789ABCDEF";
+        let token = ReservationToken::from_text(text).expect("digits");
+        assert_eq!(token.0[..5], [0x00, 0x44, 0x32, 0x14, 0xc7]);
+        assert_eq!(token.text(), text);
+        for place in 0..text.len() {
+            let mut wrong = text.to_owned();
+            wrong.replace_range(place..=place, "U");
+            assert_eq!(ReservationToken::from_text(&wrong), None, "{wrong}");
+        }
     }
 
     #[test]
