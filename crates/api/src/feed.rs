@@ -4,7 +4,6 @@
 //! page again. These reads have a few threads of their own, and each caller has a rate limit, so
 //! that many idle callers slow down nobody else.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,9 +35,8 @@ pub(crate) trait Followable: List {
     /// until it shows all that callers were answered about, for a while at most.
     const ENDS_EARLY: bool = false;
 
-    /// From here on it is told what may be for this list; `None` of a device that is unknown, of
-    /// which there will be nothing.
-    fn follow(&self) -> Result<Option<Follower>, Problem>;
+    /// From here on it is told what may be for this list.
+    fn follow(&self) -> Result<Follower, Problem>;
 
     /// There is nothing before that time, now or later: it is not looked through again.
     fn looked_until(&mut self, _: Timestamp) {}
@@ -47,7 +45,8 @@ pub(crate) trait Followable: List {
     fn moved_from(&mut self, _: Timestamp) {}
 }
 
-/// Follows a feed, of one device or of all.
+/// Follows a feed, of one device or of all. An unknown device takes a place like a known one: what
+/// is answered does not tell which devices there are.
 ///
 /// # Errors
 /// `too_many_waiting`, and what the store says.
@@ -55,15 +54,15 @@ pub(crate) fn follow(
     engine: &Engine,
     feed: FollowedFeed,
     device: Option<&DeviceId>,
-) -> Result<Option<Follower>, Problem> {
-    let device = match device {
-        None => None,
+) -> Result<Follower, Problem> {
+    let followed = match device {
+        None => Followed { feed, device: None },
         Some(id) => match engine.queries().place(id)? {
-            None => return Ok(None),
-            place => place,
+            None => Followed::NOTHING,
+            place => Followed { feed, device: place },
         },
     };
-    engine.follow(Followed { feed, device }).map(Some)
+    engine.follow(followed)
 }
 
 /// Answers the requested page of the feed: once it has an item, or when the wait is over.
@@ -142,12 +141,6 @@ async fn first_item<L: Followable>(
         }
     };
     let found = async {
-        let Some(follower) = follower else {
-            // Where its device was deleted meanwhile, reading says so. Else it is waited for all
-            // the same: nobody is told so whether there is a device.
-            drop(look(api, reads, &mut asked).await?);
-            return pending().await;
-        };
         loop {
             let moved_from = follower.changed().await;
             if let Some((_, list)) = Arc::get_mut(&mut asked) {
@@ -210,8 +203,8 @@ mod tests {
     }
 
     impl Followable for Nothing {
-        fn follow(&self) -> Result<Option<Follower>, Problem> {
-            Ok(None)
+        fn follow(&self) -> Result<Follower, Problem> {
+            Err(Problem::unavailable("nobody follows it"))
         }
 
         fn looked_until(&mut self, at: Timestamp) {
@@ -266,12 +259,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_awaited_of_a_device_that_is_unknown() {
+    async fn an_unknown_device_takes_a_place_and_is_refused_where_there_is_none() {
         let api = api().await;
         let unknown = DeviceId::new("unknown").expect("an id");
-        let followed = follow(api.engine(), FollowedFeed::Events, Some(&unknown)).expect("readable");
-        assert!(followed.is_none());
-        assert!(follow(api.engine(), FollowedFeed::Events, None).expect("room").is_some());
+        let follow = |device| follow(api.engine(), FollowedFeed::Events, device);
+        let (_, room) = api.engine().following();
+        let mut places: Vec<_> = (0..room).map(|_| follow(Some(&unknown)).expect("room")).collect();
+        for device in [None, Some(&unknown)] {
+            let refused = follow(device).expect_err("there is no room");
+            assert_eq!((refused.status, refused.code), (503, "too_many_waiting"));
+        }
+        places.pop();
+        assert!(follow(None).is_ok());
     }
 
     /// From when on a list is looked through that was looked through, has rows that moved, was

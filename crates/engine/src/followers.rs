@@ -38,6 +38,11 @@ pub struct Followed {
     pub device: Option<(PartitionId, DeviceSlot)>,
 }
 
+impl Followed {
+    /// What there will never be anything of: who follows it has a place, and waits in vain.
+    pub const NOTHING: Self = Self { feed: FollowedFeed::TaskResults(Incarnation(u64::MAX)), device: None };
+}
+
 /// A feed that can be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowedFeed {
@@ -456,8 +461,7 @@ impl Follower {
     pub async fn changed(&self) -> Timestamp {
         self.signal.changed(u32::MAX).await;
         let moved_from = Timestamp(self.signal.moved_from.swap(i64::MAX, Ordering::SeqCst));
-        // Feeds end before what other partitions are still writing: once they have written it, this
-        // is shown.
+        // Feeds show it once other partitions have written what they are still writing.
         self.engine.shown(self.engine.followers().stamp_of(&self.signal)).await;
         moved_from
     }

@@ -327,9 +327,9 @@ impl List for CampaignResults {
 }
 
 impl Followable for CampaignResults {
-    fn follow(&self) -> Result<Option<Follower>, Problem> {
+    fn follow(&self) -> Result<Follower, Problem> {
         let feed = FollowedFeed::CampaignResults(self.campaign);
-        self.engine.follow(Followed { feed, device: None }).map(Some)
+        self.engine.follow(Followed { feed, device: None })
     }
 }
 

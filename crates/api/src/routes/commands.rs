@@ -240,7 +240,7 @@ impl List for CommandListing {
 impl Followable for CommandListing {
     const ENDS_EARLY: bool = true;
 
-    fn follow(&self) -> Result<Option<Follower>, Problem> {
+    fn follow(&self) -> Result<Follower, Problem> {
         // One that was sent before may come to have the status that is asked for.
         let by_status = self.filter.status.is_some();
         let feed = if by_status { FollowedFeed::CommandsByStatus } else { FollowedFeed::Commands };

@@ -121,7 +121,7 @@ impl List for Deliveries {
 impl Followable for Deliveries {
     const ENDS_EARLY: bool = true;
 
-    fn follow(&self) -> Result<Option<Follower>, Problem> {
+    fn follow(&self) -> Result<Follower, Problem> {
         // One that was made before may come to have the status that is asked for.
         let by_status = self.filter.status.is_some();
         let feed = if by_status { FollowedFeed::DeliveriesByStatus } else { FollowedFeed::Deliveries };

@@ -64,7 +64,7 @@ impl List for Readings {
 }
 
 impl Followable for Readings {
-    fn follow(&self) -> Result<Option<Follower>, Problem> {
+    fn follow(&self) -> Result<Follower, Problem> {
         follow(&self.engine, FollowedFeed::Readings, Some(&self.device))
     }
 }
@@ -109,7 +109,7 @@ impl List for Events {
 impl Followable for Events {
     const ENDS_EARLY: bool = true;
 
-    fn follow(&self) -> Result<Option<Follower>, Problem> {
+    fn follow(&self) -> Result<Follower, Problem> {
         follow(&self.engine, FollowedFeed::Events, self.filter.device.as_ref())
     }
 

@@ -52,7 +52,7 @@ impl List for Notices {
 }
 
 impl Followable for Notices {
-    fn follow(&self) -> Result<Option<Follower>, Problem> {
+    fn follow(&self) -> Result<Follower, Problem> {
         follow(&self.engine, FollowedFeed::Notices, None)
     }
 }

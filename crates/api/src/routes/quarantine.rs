@@ -67,7 +67,7 @@ impl List for RefusedReportList {
 impl Followable for RefusedReportList {
     const ENDS_EARLY: bool = true;
 
-    fn follow(&self) -> Result<Option<Follower>, Problem> {
+    fn follow(&self) -> Result<Follower, Problem> {
         follow(&self.engine, FollowedFeed::Quarantine, None)
     }
 

@@ -270,9 +270,9 @@ pub(super) fn result_bytes(pick: &Pick) -> usize {
 }
 
 impl Followable for TaskResults {
-    fn follow(&self) -> Result<Option<Follower>, Problem> {
+    fn follow(&self) -> Result<Follower, Problem> {
         let feed = FollowedFeed::TaskResults(self.task);
-        self.engine.follow(Followed { feed, device: None }).map(Some)
+        self.engine.follow(Followed { feed, device: None })
     }
 }
 

@@ -56,7 +56,7 @@ impl List for Timeline {
 impl Followable for Timeline {
     const ENDS_EARLY: bool = true;
 
-    fn follow(&self) -> Result<Option<Follower>, Problem> {
+    fn follow(&self) -> Result<Follower, Problem> {
         follow(&self.engine, FollowedFeed::Timeline, Some(&self.device))
     }
 

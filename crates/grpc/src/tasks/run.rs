@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use base::{Incarnation, Problem};
+use base::Problem;
 use bytes::Bytes;
 use engine::campaigns::{TASK_ID_PREFIX, TrackedTask};
 use engine::followers::{Followed, FollowedFeed, Follower};
@@ -54,8 +54,7 @@ impl TaskRun {
     /// # Errors
     /// 503 `too_many_waiting`.
     pub(super) fn follower(engine: &Engine) -> Result<Follower, Problem> {
-        let nothing = FollowedFeed::TaskResults(Incarnation(u64::MAX));
-        engine.follow(Followed { feed: nothing, device: None })
+        engine.follow(Followed::NOTHING)
     }
 
     /// A task that was just begun, with its place.
