@@ -141,7 +141,7 @@ test("a stage that waits is approved", async (t) => {
   await visit(site, "/rollouts/try", {}, async (page) => {
     // Those of the stage are told at once, the others when it is approved.
     const answering = Promise.all(ids.map(async (id) => {
-      const polled = await site.api("GET", `/v1/devices/${id}/poll?wait=15s`);
+      const polled = await site.api("GET", `/v1/devices/${id}/poll?wait=60s`);
       if (polled !== undefined) await site.api("POST", `/v1/devices/${id}/ack`, { message_id: polled.message_id, ok: true });
     }));
     // If the page fails first, the server ends before it answers; otherwise this is awaited below.
