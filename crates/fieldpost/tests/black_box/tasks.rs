@@ -36,7 +36,7 @@ fn names(count: usize) -> Vec<String> {
 
 /// A task of so many, once it has ended.
 async fn done(rig: &Rig, count: usize, fields: &Value) -> Value {
-    let answer = rig.json("POST", "/v1/tasks?wait=1m", &new_task(count, fields).to_string()).await;
+    let answer = rig.json("POST", "/v1/tasks?wait=50s", &new_task(count, fields).to_string()).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     let ended = answer.json();
     assert_eq!(ended["status"], "done", "{ended}");

@@ -22,7 +22,7 @@ use crate::mqtt_tls::{agree, certificate};
 /// More than the sockets of a machine take for a connection. All callers are given the same memory
 /// here.
 const ANSWER_BYTES: usize = 64 * 1_024 * 1_024;
-/// How long such an answer may take that is read, on a machine that is busy with other tests.
+/// How long reading such an answer may take on a machine that is busy with other tests.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// So many of these may be on their way, and so many of one address.
 const ANSWERS: usize = 4;

@@ -4,11 +4,15 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::{Audit, Expected, NotifiedClient, ServerSnapshot, audit};
 use crate::api_client::{ApiClient, ApiError};
 use crate::receiver::WebhookReceiver;
 use crate::sent::Sent;
+
+/// Between two looks at lists that do not agree.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The first page of the pending notifications.
 #[derive(Deserialize)]
@@ -20,8 +24,8 @@ struct PendingPage {
 /// the API. `clients` are ids and receivers; every device of the run is linked to each, from before
 /// its first report.
 ///
-/// Lists end in front of what is still being written, so the API is asked again until its lists
-/// agree, for up to `patience` more. What does not agree then is a shortfall.
+/// Lists leave out unfinished writes. So the API is asked again until they agree, for up to
+/// `patience` more. What does not agree then is a shortfall.
 ///
 /// # Errors
 /// What the API refuses or cannot answer in time, also when notifications are still pending after
@@ -43,6 +47,7 @@ pub async fn close(
         if is_whole || quiet_since.elapsed() > patience {
             break snapshot;
         }
+        sleep(LOOK_EVERY).await;
     };
     let ledgers: Vec<_> =
         clients.iter().map(|(client_id, receiver)| (*client_id, receiver.ledger())).collect();

@@ -102,8 +102,8 @@ impl ServerSnapshot {
         Ok(Self { devices: snapshots, deliveries })
     }
 
-    /// Whether the lists agree: no notification is pending, each change in the history is an event,
-    /// and each of `clients` has a notification of each event.
+    /// Whether the lists agree. No notification is pending, and each change in the history is an
+    /// event. Each of `clients` has a notification of each event.
     pub(super) fn is_whole<'a>(
         &self,
         devices: &DeviceIds,

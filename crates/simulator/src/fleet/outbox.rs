@@ -33,7 +33,7 @@ pub(super) struct Outbox {
     written: usize,
     answered: u64,
     /// Whether the present connection has brought an acknowledgement.
-    is_heard: bool,
+    is_confirmed: bool,
     keep: ReportRecording,
     sent: Sent,
     progress: Arc<FleetProgress>,
@@ -48,7 +48,7 @@ impl Outbox {
     ) -> Self {
         let sent = Sent::nothing(devices);
         let pending = VecDeque::new();
-        Self { lane, pending, written: 0, answered: 0, is_heard: false, keep, sent, progress }
+        Self { lane, pending, written: 0, answered: 0, is_confirmed: false, keep, sent, progress }
     }
 
     pub(super) fn push(&mut self, report: SimulatedReport) {
@@ -112,8 +112,8 @@ impl Outbox {
             }
         }
         progress.acknowledged.fetch_add(count as u64, Ordering::Relaxed);
-        if !std::mem::replace(&mut self.is_heard, true) {
-            progress.heard.fetch_add(1, Ordering::Relaxed);
+        if !std::mem::replace(&mut self.is_confirmed, true) {
+            progress.confirmed_lanes.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -152,8 +152,8 @@ impl Outbox {
 
     fn disconnected(&mut self) {
         self.written = 0;
-        if std::mem::take(&mut self.is_heard) {
-            self.progress.heard.fetch_sub(1, Ordering::Relaxed);
+        if std::mem::take(&mut self.is_confirmed) {
+            self.progress.confirmed_lanes.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -200,9 +200,9 @@ mod tests {
         let now = Instant::now();
         while outbox.next_to_write(now).is_some() {}
         outbox.acknowledge(1, now);
-        assert_eq!(outbox.progress.heard(), 1);
+        assert_eq!(outbox.progress.confirmed_lanes(), 1);
         outbox.connection_broke("reset");
-        assert_eq!(outbox.progress.heard(), 0);
+        assert_eq!(outbox.progress.confirmed_lanes(), 0);
         let again: Vec<_> =
             std::iter::from_fn(|| outbox.next_to_write(now)).map(|report| report.ts_ms).collect();
         assert_eq!(again, [1, 2]);

@@ -49,7 +49,7 @@ pub struct FleetProgress {
     pub(super) flawed: AtomicU64,
     pub(super) flawed_acknowledged: AtomicU64,
     pub(super) flawed_refused: AtomicU64,
-    pub(super) heard: AtomicU64,
+    pub(super) confirmed_lanes: AtomicU64,
     latencies: [Mutex<Latencies>; SHARDS],
     refusals: Mutex<Reasons>,
     troubles: Mutex<Reasons>,
@@ -101,8 +101,8 @@ impl FleetProgress {
 
     /// Lanes whose present connection has brought an acknowledgement.
     #[must_use]
-    pub fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+    pub fn confirmed_lanes(&self) -> u64 {
+        self.confirmed_lanes.load(Ordering::Relaxed)
     }
 
     /// The latencies so far.

@@ -104,7 +104,7 @@ async fn nothing_is_lost_when_rabbitmq_closes_the_channel() {
     rig.figure_is("fieldpost_amqp_connected", 1.0).await;
     publisher.ends().await;
     check_history(&rig, NUMBERS).await;
-    let said = rig.site.log_tail();
+    let said = rig.site.log();
     assert!(said.contains("PRECONDITION_FAILED"), "{said}");
 }
 
@@ -174,6 +174,7 @@ async fn asked_to_stop_it_acknowledges_what_it_took() {
         let rig = stopped_in_the_middle(rabbitmq.broker, queue, NUMBERS).await;
         // A stop that takes too long is given up, and proves nothing.
         if rig.site.log().contains("RabbitMQ did not let go in time") {
+            eprintln!("the stop with the queue {queue} was given up");
             continue;
         }
         let mut readings = 0;

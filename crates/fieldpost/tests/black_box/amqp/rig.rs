@@ -19,7 +19,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 /// Between two looks at something that has no signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A server that is stopped has answered by then.
-pub(super) const STOP_MAX: Duration = Duration::from_secs(20);
+pub(super) const STOP_MAX: Duration = Duration::from_secs(20 + 10);
 pub(super) const METERS: [&str; 4] = ["m1", "m2", "m3", "m4"];
 
 /// A server that consumes a queue of its own.
@@ -93,10 +93,10 @@ impl Rig {
         eventually(name, async || (self.figure(name).await >= least).then_some(())).await;
     }
 
-    /// The end of the log, once this is in it. What fails is counted before the log tells it.
+    /// The log, once this is in it. What fails is counted before the log tells it.
     pub(super) async fn log_with(&self, sentence: &str) -> String {
         eventually(sentence, async || {
-            let said = self.site.log_tail();
+            let said = self.site.log();
             said.contains(sentence).then_some(said)
         })
         .await

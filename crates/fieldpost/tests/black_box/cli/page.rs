@@ -18,13 +18,14 @@ fn script(page: &str) -> String {
     blocks.map(|rest| rest.split("```").next().expect("a block ends")).collect()
 }
 
-/// The script, which asks a list again where it may be a moment behind what was done before.
+/// The script, which asks a list again where it may be a moment behind what was done before, for
+/// half a minute at least.
 fn patient(script: &str) -> String {
     let mut script = script.to_owned();
     for name in ["refused", "command"] {
         let begins = format!("{name}=$(fieldpost ");
         let line = script.lines().find(|line| line.starts_with(&begins)).expect("the page asks for it");
-        let again = format!("until {line} && [ -n \"${name}\" ]; do sleep 0.1; done");
+        let again = format!("for _ in {{1..300}}; do {line}; [ -z \"${name}\" ] || break; sleep 0.1; done");
         script = script.replace(line, &again);
     }
     script

@@ -63,9 +63,9 @@ impl Load {
     }
 
     /// Lanes of each way whose present connection has not brought an acknowledgement.
-    pub(crate) fn away(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn unconfirmed_lanes(&self) -> impl Iterator<Item = u64> {
         let lanes = u64::from(LANES_OF_A_WAY);
-        self.fleets.iter().map(move |(_, fleet)| lanes.saturating_sub(fleet.progress().heard()))
+        self.fleets.iter().map(move |(_, fleet)| lanes.saturating_sub(fleet.progress().confirmed_lanes()))
     }
 
     fn acknowledged(&self) -> u64 {

@@ -248,7 +248,7 @@ async fn answers_that_nobody_takes_have_a_share_of_memory_and_jobs_go_back_for_w
     const CALLS: usize = 200;
     const SHARE: usize = 128;
     /// Enough that refused answers would pass the bound on memory if they were kept.
-    const MORE: usize = 110;
+    const MORE: usize = 130;
     let rig = Rig::start().await;
     let mut jobs = rig.jobs().await;
     let published = jobs.publish(publish(vec![heavy()])).await.expect("published").into_inner();

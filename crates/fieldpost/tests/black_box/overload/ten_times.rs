@@ -19,7 +19,7 @@ const HTTP_LANES: u32 = 50;
 /// All floods have been answered by then, even on a machine that is busy with other tests.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(300);
 /// Between two looks of a lane that waits for the others.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A flood that begins once the lanes of all floods are connected: connecting has a time limit, and
 /// among floods it may take long.
