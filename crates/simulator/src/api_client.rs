@@ -122,6 +122,26 @@ struct ApiFailure {
     may_have_acted: bool,
 }
 
+/// How long something that has no signal is looked at.
+pub(crate) struct Looks {
+    end: Instant,
+}
+
+impl Looks {
+    pub(crate) fn within(patience: Duration) -> Self {
+        Self { end: Instant::now() + patience }
+    }
+
+    /// Whether to look once more, after a pause.
+    pub(crate) async fn again(&self) -> bool {
+        let is_over = Instant::now() > self.end;
+        if !is_over {
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+        !is_over
+    }
+}
+
 impl ApiClient {
     /// Calls the server at `endpoint`, each call for no longer than `patience`.
     #[must_use]
@@ -231,13 +251,13 @@ impl ApiClient {
         patience: Duration,
         mut done: impl FnMut(&T) -> bool,
     ) -> Result<T, ApiError> {
-        let started = Instant::now();
+        let looks = Looks::within(patience);
         loop {
             let answer = self.get(path).await?;
             if done(&answer) {
                 return Ok(answer);
             }
-            if started.elapsed() > patience {
+            if !looks.again().await {
                 let reason = "the answers were not what is awaited".to_owned();
                 return Err(ApiError::NoAnswer {
                     method: Method::GET,
@@ -246,7 +266,6 @@ impl ApiClient {
                     reason,
                 });
             }
-            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 

@@ -1,18 +1,14 @@
 //! Closing an account: wait until things are quiet, ask the API, compare.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::sleep;
 
 use super::{Audit, Expected, NotifiedClient, ServerSnapshot, audit};
-use crate::api_client::{ApiClient, ApiError};
+use crate::api_client::{ApiClient, ApiError, Looks};
 use crate::receiver::WebhookReceiver;
 use crate::sent::Sent;
-
-/// Between two looks at lists that do not agree.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The first page of the pending notifications.
 #[derive(Deserialize)]
@@ -40,14 +36,13 @@ pub async fn close(
     let nothing = |pending: &PendingPage| pending.items.is_empty();
     api.until("/v1/deliveries?status=pending&limit=1", patience, nothing).await?;
     let taken = |id: &str| clients.iter().map(|(_, receiver)| times_taken(receiver, id)).sum();
-    let quiet_since = Instant::now();
+    let looks = Looks::within(patience);
     let snapshot = loop {
         let snapshot = ServerSnapshot::take(api, sent.devices(), taken).await?;
         let is_whole = snapshot.is_whole(sent.devices(), clients.iter().map(|(client_id, _)| *client_id));
-        if is_whole || quiet_since.elapsed() > patience {
+        if is_whole || !looks.again().await {
             break snapshot;
         }
-        sleep(LOOK_EVERY).await;
     };
     let ledgers: Vec<_> =
         clients.iter().map(|(client_id, receiver)| (*client_id, receiver.ledger())).collect();
