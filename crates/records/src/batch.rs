@@ -56,6 +56,8 @@ macro_rules! op {
 
 crate::all_changes!(op);
 
+const _: () = assert!(size_of::<Op>() <= 80, "a step moves thousands of these; put larger ones in a box");
+
 /// A sign of life of a device. Its time is the batch's, its attended reading the head's for `way`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sign {

@@ -41,7 +41,7 @@ macro_rules! all_changes {
             /// no longer.
             8 PutProgress(key: DeliveryKey, progress: DeliveryProgress) { puts DeliveryProgress at key }
             /// An attempt was made.
-            9 PutAttempt(attempt: Attempt) { puts Attempt }
+            9 PutAttempt(attempt: Box<Attempt>) { puts Attempt }
             /// A job is new, or stands elsewhere.
             10 PutJob(job: Box<JobHead>) { puts JobHead }
             /// A job is done, dead or cancelled; its body goes with it. Not one that is parked.

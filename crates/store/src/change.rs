@@ -60,13 +60,21 @@ impl PreparedBatch {
     /// The changes of a batch.
     pub(crate) fn of(batch: Batch) -> Self {
         let Batch { partition: _, head, ops } = batch;
-        // Room for two changes an op, and one a sign of life.
-        let signs = ops.iter().filter(|op| matches!(op, Op::Sign(_))).count();
-        let mut changes = Vec::with_capacity(2 * ops.len() - signs);
+        let mut changes = Vec::with_capacity(ops.iter().map(changes_of_most).sum());
         for op in ops {
             changes_of(op, &head, &mut changes);
         }
         Self { head, changes }
+    }
+}
+
+/// How many changes most ops of this kind are.
+fn changes_of_most(op: &Op) -> usize {
+    match op {
+        Op::Sign(_) | Op::PutJob(_) | Op::PutState(..) => 1,
+        Op::UnparkJob(_) => 3,
+        Op::ParkJob(_) | Op::PutDelivery(_) => 4,
+        _ => 2,
     }
 }
 

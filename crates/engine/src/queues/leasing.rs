@@ -115,9 +115,11 @@ impl QueueCalls {
 pub(super) fn consumed(leases: Leases, queue: usize) -> Result<(Vec<Consumed>, HandOver), Problem> {
     let reservations: Vec<_> = leases.jobs.iter().map(|job| leases.token(job)).collect();
     let (jobs, hand_over) = leases.take();
-    let jobs =
-        jobs.into_iter().zip(reservations).map(|(job, reservation)| consumed_job(&job, reservation, queue));
-    Ok((jobs.collect::<Result<_, _>>()?, hand_over))
+    let mut consumed = Vec::with_capacity(jobs.len());
+    for (job, reservation) in jobs.iter().zip(reservations) {
+        consumed.push(consumed_job(job, reservation, queue)?);
+    }
+    Ok((consumed, hand_over))
 }
 
 fn consumed_job(job: &LeasedJob, reservation: ReservationToken, queue: usize) -> Result<Consumed, Problem> {

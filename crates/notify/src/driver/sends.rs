@@ -90,12 +90,12 @@ impl<'a> HeldPlaces<'a> {
     }
 
     fn finished(&mut self, finished: Vec<(usize, Finished)>) {
-        let free = |(place, finished): (usize, Finished)| {
+        let mut told = Vec::with_capacity(finished.len());
+        for (place, finished) in finished {
             self.held[place] = None;
-            finished
-        };
-        let finished = finished.into_iter().map(free).collect();
-        self.tell(finished);
+            told.push(finished);
+        }
+        self.tell(told);
     }
 
     fn tell(&self, finished: Vec<Finished>) {

@@ -192,7 +192,7 @@ pub fn every_method_shows_what_was_committed(make: Make<'_>) {
         Op::PutNotificationState(Box::new(notification_state(0, 7))),
         Op::PutDelivery(Box::new(delivery(0, 7, 30, 1))),
         Op::PutProgress(attempt().delivery, delivered()),
-        Op::PutAttempt(attempt()),
+        Op::PutAttempt(Box::new(attempt())),
         Op::PutJob(Box::new(job(1))),
         Op::PutJobBody(JobId([1; 16]), body()),
     ];

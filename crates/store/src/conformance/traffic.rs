@@ -402,7 +402,7 @@ impl Traffic {
                 ..AttemptDetail::default()
             },
         };
-        ops.push(Op::PutAttempt(attempt));
+        ops.push(Op::PutAttempt(Box::new(attempt)));
         ops.push(Op::PutProgress(key, self.progress()));
     }
 

@@ -91,7 +91,7 @@ impl DevicePartition {
         // The timeline says that there was one; what it saw is with the delivery alone.
         let detail = std::mem::take(&mut attempt.detail);
         self.put_timeline(slot, Happening::DeliveryAttempt(delivery, Box::new(attempt.clone())), step);
-        step.push(Op::PutAttempt(Attempt { detail, ..attempt }));
+        step.push(Op::PutAttempt(Box::new(Attempt { detail, ..attempt })));
     }
 
     /// Nothing was sent, so there was no attempt: the notification waits as before.

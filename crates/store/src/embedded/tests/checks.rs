@@ -131,7 +131,7 @@ fn told() -> Vec<Op> {
     };
     vec![
         Op::PutDelivery(Box::new(delivery)),
-        Op::PutAttempt(attempt),
+        Op::PutAttempt(Box::new(attempt)),
         Op::PutNotificationState(Box::new(state)),
         Op::PutJob(Box::new(job)),
         Op::PutJobBody(JOB, Arc::from(&b"{}"[..])),

@@ -56,7 +56,7 @@ fn of_day(day: i64) -> Vec<Op> {
         let entry = TimelineEntry { slot: DeviceSlot(slot), at, number, what };
         ops.push(Op::PutTimelineEntry(Box::new(entry)));
         ops.push(Op::PutDelivery(Box::new(delivery(slot, 7, key.at.0, number))));
-        ops.push(Op::PutAttempt(attempt(key)));
+        ops.push(Op::PutAttempt(Box::new(attempt(key))));
     }
     ops
 }
@@ -198,7 +198,7 @@ fn what_comes_for_a_delivery_that_is_gone_is_not_seen_and_goes_with_the_next_day
     let (gone, kept) = (key(0, 5), key(DAYS - 1, 5));
     let late = [gone, kept].into_iter().flat_map(|key| {
         let attempt = Attempt { number: 2, ..attempt(key) };
-        [Op::PutProgress(key, delivered()), Op::PutAttempt(attempt)]
+        [Op::PutProgress(key, delivered()), Op::PutAttempt(Box::new(attempt))]
     });
     commit(&store, &mut head, late.collect());
     for _ in 0..2 {
