@@ -15,8 +15,8 @@ const SETTINGS_VARIABLE: &str = "_RJEM_MALLOC_CONF";
 
 /// Settings for a server: an arena for every two cores, and caches for small blocks alone. What is
 /// free goes back to the system within a second, so that the process is as large as what it holds.
-/// Within a quarter of that, a busy server gives back what it needs again for the next batches: it
-/// had twice as many page faults, and a tenth more CPU for a webhook.
+/// Within a quarter of that, a busy server gave back what it needed again for its next batches. It
+/// had more than twice as many page faults while it worked off a backlog.
 pub(crate) fn for_server() -> String {
     let arenas = available_parallelism().map_or(1, usize::from).div_ceil(2);
     format!("narenas:{arenas},tcache_max:2048,dirty_decay_ms:1000,muzzy_decay_ms:0")
