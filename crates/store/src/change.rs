@@ -60,7 +60,7 @@ impl PreparedBatch {
     /// The changes of a batch.
     pub(crate) fn of(batch: Batch) -> Self {
         let Batch { partition: _, head, ops } = batch;
-        let mut changes = Vec::with_capacity(ops.iter().map(changes_of_most).sum());
+        let mut changes = Vec::with_capacity(ops.iter().map(usual_changes).sum());
         for op in ops {
             changes_of(op, &head, &mut changes);
         }
@@ -68,8 +68,8 @@ impl PreparedBatch {
     }
 }
 
-/// How many changes most ops of this kind are.
-fn changes_of_most(op: &Op) -> usize {
+/// How many changes an op usually is, so that room for all of a batch is made once.
+fn usual_changes(op: &Op) -> usize {
     match op {
         Op::Sign(_) | Op::PutJob(_) | Op::PutState(..) => 1,
         Op::UnparkJob(_) => 3,

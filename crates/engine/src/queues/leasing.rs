@@ -115,6 +115,7 @@ impl QueueCalls {
 pub(super) fn consumed(leases: Leases, queue: usize) -> Result<(Vec<Consumed>, HandOver), Problem> {
     let reservations: Vec<_> = leases.jobs.iter().map(|job| leases.token(job)).collect();
     let (jobs, hand_over) = leases.take();
+    // A collected `Result` would not know how many there are, and grow step by step.
     let mut consumed = Vec::with_capacity(jobs.len());
     for (job, reservation) in jobs.iter().zip(reservations) {
         consumed.push(consumed_job(job, reservation, queue)?);

@@ -90,6 +90,7 @@ impl<'a> HeldPlaces<'a> {
     }
 
     fn finished(&mut self, finished: Vec<(usize, Finished)>) {
+        // Collected, they would be in the larger allocation of `finished`, which is then shrunk.
         let mut told = Vec::with_capacity(finished.len());
         for (place, finished) in finished {
             self.held[place] = None;
